@@ -1,0 +1,54 @@
+/**
+ * A tensor as PyTorch stores it: a dtype, a shape, and a strided view of a storage.
+ *
+ * @module
+ */
+
+import type { DType } from '../../base/dtype.js';
+import { PyExtension } from '../pickle/values.js';
+
+/** The bytes behind one or more tensors. Two tensors are tied when they hold the same storage object. */
+export class TorchStorage extends PyExtension {
+  constructor(
+    /** Key of the storage in its file. */
+    readonly key: string,
+    /** Size in bytes. */
+    readonly byteLength: number,
+    /** Where the bytes start in the file. Known once the file's records were located. */
+    readonly record: StorageRecord,
+  ) {
+    super();
+  }
+}
+
+/** Where a storage lies in its file. */
+export interface StorageRecord {
+  /** Offset in the file. */
+  readonly offset: number;
+  readonly length: number;
+  /** CRC-32 that the file records for all bytes of the storage; undefined where it records none. */
+  readonly crc32?: number;
+}
+
+/** A strided view of a storage. Offset and strides count elements. */
+export class TorchTensor extends PyExtension {
+  constructor(
+    readonly dtype: DType,
+    readonly shape: readonly number[],
+    readonly stride: readonly number[],
+    readonly offset: number,
+    readonly storage: TorchStorage,
+    /** The view negates (`neg`), conjugates (`conj`), or does both to what is stored. */
+    readonly flip: Flip | undefined,
+  ) {
+    super();
+  }
+
+  /** Number of elements. */
+  get numel(): number {
+    return this.shape.reduce((n, size) => n * size, 1);
+  }
+}
+
+/** What a lazy view does to the stored bits: the neg bit, the conj bit of PyTorch, or both. */
+export type Flip = 'neg' | 'conj' | 'neg-conj';

@@ -1,0 +1,68 @@
+/**
+ * The seams between Unshard and the world: bytes to read, bytes to write, folders of both. Adapters in this folder
+ * implement them for `File`, File System Access, OPFS, Node and memory. Nothing else knows where bytes live.
+ *
+ * @module
+ */
+
+/** A file that can be read at any offset. It is never written. */
+export interface ByteSource {
+  /** Path shown to the user and put in errors. */
+  readonly name: string;
+  /** Size in bytes when it was opened. */
+  readonly size: number;
+  /** Time of the last change, in milliseconds since 1970; 0 where it is not known. */
+  readonly modified: number;
+  /**
+   * Fills `into` with the bytes `[offset, offset + into.byteLength)`.
+   *
+   * @throws UnshardError of kind `source` when the range is not all there, or the file cannot be read or has changed.
+   */
+  read(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void>;
+  /** Frees what the source holds. Reading after it is an error. */
+  close(): Promise<void>;
+}
+
+/** A file being written. Nothing appears under its name before `close`. */
+export interface ByteSink {
+  /**
+   * Writes `bytes` at `offset`. Any order, several at once. `bytes` may be reused once the promise has settled.
+   *
+   * @throws UnshardError of kind `sink`.
+   */
+  write(offset: number, bytes: Uint8Array): Promise<void>;
+  /** Makes the file appear under its name, complete. */
+  close(): Promise<void>;
+  /** Drops what was written. The name is left as it was before. Never rejects. */
+  abort(): Promise<void>;
+}
+
+/** A name in a folder. */
+export interface TreeEntry {
+  readonly name: string;
+  readonly kind: 'file' | 'directory';
+}
+
+/** A folder to read from. Paths are relative, with `/`; the root is the empty string. */
+export interface FileTree {
+  /** The folder's own name, shown to the user. */
+  readonly name: string;
+  /** The entries of one folder, in no particular order. Rejects with kind `source` where there is no such folder. */
+  list(path: string): Promise<TreeEntry[]>;
+  /** Opens a file. Rejects with kind `source` where there is none. */
+  open(path: string): Promise<ByteSource>;
+}
+
+/** A folder to write to. */
+export interface OutputTree {
+  /** The folder's own name, shown to the user. */
+  readonly name: string;
+  /** True where a file of this name is there. */
+  has(path: string): Promise<boolean>;
+  /** Starts a file of a known size. An existing one stays untouched until `close`. */
+  create(path: string, byteLength: number): Promise<ByteSink>;
+  /** Opens a finished file, to read it back. */
+  open(path: string): Promise<ByteSource>;
+  /** Removes a finished file; nothing happens where there is none. */
+  remove(path: string): Promise<void>;
+}

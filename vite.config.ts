@@ -1,0 +1,34 @@
+import { defineConfig, type UserConfig } from 'vite';
+
+/** The page: `vite build`. Paths are relative, so that it can be served from any folder of a static host. */
+const page: UserConfig = {
+  base: './',
+  build: { outDir: 'dist/page', target: 'es2023', assetsInlineLimit: 0 },
+  worker: { format: 'es' },
+};
+
+/** The library for browsers and other bundlers: `vite build --mode library`. */
+const library: UserConfig = {
+  publicDir: false,
+  build: {
+    outDir: 'dist/lib',
+    target: 'es2023',
+    minify: false,
+    lib: { entry: 'src/index.ts', formats: ['es'], fileName: 'index' },
+    rolldownOptions: { external: ['hash-wasm', 'fflate'] },
+  },
+};
+
+/** The library for Node and the command line: `vite build --mode node`. */
+const node: UserConfig = {
+  publicDir: false,
+  build: {
+    outDir: 'dist/node',
+    target: 'node20',
+    minify: false,
+    ssr: true,
+    rolldownOptions: { input: { node: 'src/node.ts', cli: 'src/cli/main.ts' } },
+  },
+};
+
+export default defineConfig(({ mode }) => (mode === 'library' ? library : mode === 'node' ? node : page));
