@@ -6,6 +6,9 @@
  */
 
 import type { FloatDType, TargetDType } from '../base/dtype.js';
+import type { ConvertStats } from '../numeric/stats.js';
+
+export type { ConvertStats };
 
 /** A run of elements of the job's input that lands at consecutive elements of its output. */
 export interface JobPiece {
@@ -19,7 +22,10 @@ export interface JobPiece {
   readonly slot: number;
 }
 
-/** Gather `pieces` from `input`, convert each element, write them to `output` one after another. */
+/**
+ * Gather `pieces` from `input`, convert each element, write them to `output` one after another. `from` and `to` differ: a
+ * copy is no job (its statistics are those of `scanBytes`).
+ */
 export interface ConvertJob {
   readonly from: FloatDType;
   readonly to: TargetDType;
@@ -31,20 +37,6 @@ export interface ConvertJob {
   readonly output: Uint8Array;
   /** Number of slots that the pieces name. */
   readonly slots: number;
-}
-
-/** What happened to the elements of one tensor. */
-export interface ConvertStats {
-  /** Finite values beyond the range of the output dtype. */
-  overflow: number;
-  /** Values other than zero that became zero. */
-  underflow: number;
-  /** NaNs in the input. */
-  nan: number;
-  /** Infinities in the input. */
-  inf: number;
-  /** Largest magnitude of the finite input values, exact; 0 for none. Of fp64 it is rounded to fp32 first, to at most the largest fp32. */
-  largest: number;
 }
 
 /** Something that runs conversion jobs. */

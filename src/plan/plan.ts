@@ -9,6 +9,9 @@ import type { DType, TargetDType } from '../base/dtype.js';
 import type { Partition, Piece } from '../base/extent.js';
 import type { Notice, Origin, RecordedCrc, SkippedTensor, SourceFile } from '../checkpoints/inventory.js';
 import type { Flip } from '../formats/torch/tensor.js';
+import type { PlannedZipRecord } from '../formats/zip/layout.js';
+
+export type { PlannedZipRecord };
 
 /** What to do with a finite value that the output dtype cannot hold. */
 export type OverflowPolicy = 'error' | 'inf' | 'clamp';
@@ -77,6 +80,8 @@ export interface OutputFile {
   readonly path: string;
   readonly byteLength: number;
   readonly parts: readonly OutputPart[];
+  /** True for the index of a sharded model: it appears when all other files are there. */
+  readonly afterOthers?: true;
   /** Present for a torch zip file: its end is written when the CRC-32 of every record is known. */
   readonly zip?: ZipTail;
 }
@@ -91,18 +96,6 @@ export type OutputPart =
 /** What `emitZipTail` needs beside the CRCs. */
 export interface ZipTail {
   readonly records: readonly PlannedZipRecord[];
-}
-
-/** One record of a torch zip file. */
-export interface PlannedZipRecord {
-  readonly name: string;
-  /** Offset of the local header. */
-  readonly header: number;
-  /** Offset of the data. */
-  readonly at: number;
-  readonly length: number;
-  /** CRC-32 where the plan knows it; undefined for a tensor. */
-  readonly crc32?: number;
 }
 
 /** Sums over the plan. */

@@ -5,17 +5,23 @@
  */
 
 import type { DType } from '../../base/dtype.js';
+import { numelOf } from '../../base/shape.js';
 import { PyExtension } from '../pickle/values.js';
 
-/** The bytes behind one or more tensors. Two tensors are tied when they hold the same storage object. */
+/**
+ * The bytes behind one or more tensors. A file has one object per storage, so two tensors are tied when they hold the
+ * same one. Where the bytes lie, `locateStorages` tells for those that are needed.
+ */
 export class TorchStorage extends PyExtension {
   constructor(
     /** Key of the storage in its file. */
     readonly key: string,
     /** Size in bytes. */
     readonly byteLength: number,
-    /** Where the bytes start in the file. Known once the file's records were located. */
-    readonly record: StorageRecord,
+    /** Element type of a typed storage, bytes for an untyped one; undefined for a type that safetensors has not. */
+    readonly dtype: DType | undefined,
+    /** Name of the file, for messages. */
+    readonly file: string,
   ) {
     super();
   }
@@ -30,7 +36,7 @@ export interface StorageRecord {
   readonly crc32?: number;
 }
 
-/** A strided view of a storage. Offset and strides count elements. */
+/** A strided view of a storage. Offset and strides count elements; the view lies inside its storage. */
 export class TorchTensor extends PyExtension {
   constructor(
     readonly dtype: DType,
@@ -46,7 +52,7 @@ export class TorchTensor extends PyExtension {
 
   /** Number of elements. */
   get numel(): number {
-    return this.shape.reduce((n, size) => n * size, 1);
+    return numelOf(this.shape);
   }
 }
 

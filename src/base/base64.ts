@@ -1,0 +1,14 @@
+/** Longest run that is given to `String.fromCharCode` at once; more arguments overflow the stack. */
+const RUN = 8192;
+
+/** Bytes as base64, for plain JSON. */
+export function toBase64(bytes: Uint8Array): string {
+  let text = '';
+  for (let at = 0; at < bytes.length; at += RUN) text += String.fromCharCode(...bytes.subarray(at, at + RUN));
+  return btoa(text);
+}
+
+/** The bytes of a base64 text. */
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+}

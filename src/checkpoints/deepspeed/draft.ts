@@ -1,0 +1,107 @@
+/**
+ * The inventory while it is put together: sources, storages that were located, problems and warnings. The layouts
+ * (zero12, zero3, zero0) add tensors to it.
+ *
+ * @module
+ */
+
+import { mapBounded } from '../../base/concurrent.js';
+import { bytesOf } from '../../base/dtype.js';
+import { assert, type ErrorDetail } from '../../base/errors.js';
+import type { Partition } from '../../base/extent.js';
+import { tensorExtents } from '../../formats/torch/extents.js';
+import { locateStorages } from '../../formats/torch/read.js';
+import type { StorageRecord, TorchStorage, TorchTensor } from '../../formats/torch/tensor.js';
+import type { Notice, RecordedCrc, SkippedTensor, StoredBits, TensorEntry } from '../inventory.js';
+import type { Shard } from './states.js';
+
+/** Files whose storages are located at once. */
+const LOCATE_LANES = 8;
+
+/** A storage that was located: its record and the source it lies in. */
+interface Place {
+  readonly source: number;
+  readonly record: StorageRecord;
+}
+
+/** What the layouts fill. */
+export interface Draft {
+  readonly tensors: Map<string, TensorEntry>;
+  readonly aliases: Map<string, string>;
+  readonly partitions: Partition[][];
+  readonly problems: ErrorDetail[];
+  readonly warnings: Notice[];
+  readonly skipped: SkippedTensor[];
+  readonly places: Map<TorchStorage, Place>;
+}
+
+/** An empty draft. */
+export function newDraft(): Draft {
+  return {
+    tensors: new Map(),
+    aliases: new Map(),
+    partitions: [],
+    problems: [],
+    warnings: [],
+    skipped: [],
+    places: new Map(),
+  };
+}
+
+/** Finds where the storages of `tensors` start in their file, so that `bitsOf` and `startOf` can be asked for them. */
+export async function locate(
+  draft: Draft,
+  wanted: readonly { readonly shard: Shard; readonly tensors: Iterable<TorchTensor> }[],
+  signal?: AbortSignal,
+): Promise<void> {
+  await mapBounded(wanted, LOCATE_LANES, async ({ shard, tensors }) => {
+    const storages = new Set([...tensors].filter((tensor) => tensor.numel > 0).map((tensor) => tensor.storage));
+    const records = await locateStorages(shard.file, storages, signal);
+    for (const [storage, record] of records) draft.places.set(storage, { source: shard.source, record });
+  });
+}
+
+/** The bits of a located tensor. */
+export function bitsOf(draft: Draft, tensor: TorchTensor): StoredBits {
+  const flip = tensor.flip === undefined ? {} : { flip: tensor.flip };
+  if (tensor.numel === 0) return { dtype: tensor.dtype, pieces: [], ...flip };
+  const place = placeOf(draft, tensor);
+  return { dtype: tensor.dtype, pieces: tensorExtents(tensor, place.record, place.source), ...flip };
+}
+
+/** Where the first element of a located one-dimensional tensor lies. */
+export function startOf(draft: Draft, tensor: TorchTensor): Partition {
+  const place = placeOf(draft, tensor);
+  return { source: place.source, offset: place.record.offset + tensor.offset * bytesOf(tensor.dtype) };
+}
+
+/** The recorded CRC-32 of every storage that was located. */
+export function recordedCrcs(draft: Draft): RecordedCrc[] {
+  return [...draft.places.values()].flatMap(({ source, record }) =>
+    record.crc32 === undefined || record.length === 0
+      ? []
+      : [{ source, offset: record.offset, length: record.length, crc32: record.crc32 }],
+  );
+}
+
+/** Adds a tensor; a name that is there already is a contradiction in the checkpoint. */
+export function addTensor(draft: Draft, entry: TensorEntry, file: string): void {
+  const other = draft.tensors.get(entry.name);
+  if (!other) {
+    draft.tensors.set(entry.name, entry);
+    return;
+  }
+  draft.problems.push({
+    kind: 'inconsistent',
+    code: 'name-twice',
+    message: `${file}: ${entry.name} is there twice, as ${other.origin} and as ${entry.origin}.`,
+    advice: 'The files may belong to different runs. Check the folder.',
+    facts: { file, tensor: entry.name, expected: other.origin, found: entry.origin },
+  });
+}
+
+function placeOf(draft: Draft, tensor: TorchTensor): Place {
+  const place = draft.places.get(tensor.storage);
+  assert(place, `storage ${tensor.storage.key} was not located`);
+  return place;
+}

@@ -1,0 +1,173 @@
+/**
+ * What can be wrong with a set of DeepSpeed files, as errors with their numbers. One function per defect.
+ *
+ * @module
+ */
+
+import type { ErrorDetail } from '../../base/errors.js';
+import type { TorchTensor } from '../../formats/torch/tensor.js';
+import type { ModelStates, OptimStates } from './states.js';
+
+/** One rank's part of a flat group of master weights. */
+export interface Slice {
+  readonly optim: OptimStates;
+  readonly tensor: TorchTensor;
+}
+
+const OTHER_RUN =
+  'The files do not belong together: a shard may come from another run or another step. Check the folder.';
+
+/** Ranks of a set that are not there. */
+export function missingRanks(
+  folder: string,
+  kind: 'optim' | 'model',
+  missing: readonly number[],
+  expected: number,
+  found: number,
+): ErrorDetail {
+  const list = missing.length > 20 ? `${missing.slice(0, 20).join(', ')}, …` : missing.join(', ');
+  return {
+    kind: 'missing-shard',
+    code: `missing-${kind}-rank`,
+    message: `${folder} should hold ${expected} *_${kind}_states.pt files, one per rank; ${found} are there. Missing: rank ${list}.`,
+    advice: 'Copy the missing files here. They may lie on another node, where those ranks ran.',
+    facts: { file: folder, expected, found, missing: list },
+  };
+}
+
+/** Files of ranks beyond the world size: left over from a larger run. */
+export function staleRanks(folder: string, names: readonly string[], expected: number, found: number): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'stale-ranks',
+    message: `${folder} should hold the shards of ${expected} ranks; files of ${found} are there. Not of this run: ${names.slice(0, 5).join(', ')}.`,
+    advice: 'Move the files of the other run away.',
+    facts: { file: folder, expected, found },
+  };
+}
+
+/** Two files of one set say different things. */
+export function disagree(
+  what: string,
+  file: string,
+  expected: string | number,
+  other: string,
+  found: string | number,
+): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: `${what.replaceAll(/[^a-z]+/g, '-')}-differs`,
+    message: `${other} says ${what} ${found}; ${file} says ${expected}.`,
+    advice: OTHER_RUN,
+    facts: { file: other, other: file, expected, found },
+  };
+}
+
+/** An optimizer file has another number of groups than the model file. */
+export function groupCount(model: ModelStates, optim: OptimStates, expected: number): ErrorDetail {
+  const found = optim.flatGroups.length;
+  return {
+    kind: 'inconsistent',
+    code: 'group-count',
+    message: `${optim.shard.path} has ${found} flat groups of master weights; ${model.shard.path} lists parameters for ${expected}.`,
+    advice: OTHER_RUN,
+    facts: { file: optim.shard.path, other: model.shard.path, expected, found },
+  };
+}
+
+/** The slices of one group have different dtypes. */
+export function mixedDtypes(group: number, first: Slice, odd: Slice): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'master-dtype-differs',
+    message: `${odd.optim.shard.path} stores group ${group} as ${odd.tensor.dtype}; ${first.optim.shard.path} as ${first.tensor.dtype}.`,
+    advice: OTHER_RUN,
+    facts: { file: odd.optim.shard.path, group, expected: first.tensor.dtype, found: odd.tensor.dtype },
+  };
+}
+
+/** A slice that is no one-dimensional contiguous tensor. */
+export function sliceNotFlat(group: number, { optim, tensor }: Slice): ErrorDetail {
+  return {
+    kind: 'bad-file',
+    code: 'slice-not-flat',
+    message: `${optim.shard.path}: the master weights of group ${group} must be one flat tensor; they have shape [${tensor.shape.join(', ')}] and stride [${tensor.stride.join(', ')}].`,
+    advice: 'The file was not written by DeepSpeed, or by a version that Unshard does not know.',
+    facts: { file: optim.shard.path, group },
+  };
+}
+
+/** A slice that is longer or shorter than its place allows. */
+export function unevenSlices(group: number, first: Slice, odd: Slice): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'slice-length',
+    message: `${odd.optim.shard.path} holds ${odd.tensor.numel} elements of group ${group}; every rank before the last holds ${first.tensor.numel}.`,
+    advice: OTHER_RUN,
+    facts: { file: odd.optim.shard.path, group, expected: first.tensor.numel, found: odd.tensor.numel },
+  };
+}
+
+/** The slices of a group hold more or fewer elements than its parameters need. */
+export function elementCount(
+  group: number,
+  needed: number,
+  found: number,
+  padding: number,
+  slices: readonly Slice[],
+): ErrorDetail {
+  const file = slices[0]?.optim.shard.path ?? '';
+  const expected = needed + padding;
+  return {
+    kind: 'inconsistent',
+    code: 'element-count',
+    message: `${file} and its ${slices.length - 1} siblings hold ${found} elements of group ${group}; its parameters need ${needed}${padding ? ` and ${padding} of padding` : ''}.`,
+    advice: OTHER_RUN,
+    facts: { file, group, expected, found },
+  };
+}
+
+/** A rank's flat group at stage 3 is not the sum of its shares. */
+export function shareCount(optim: OptimStates, group: number, expected: number, found: number): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'share-count',
+    message: `${optim.shard.path} holds ${found} elements of sub-group ${group}; its shares of the parameters add up to ${expected}.`,
+    advice: OTHER_RUN,
+    facts: { file: optim.shard.path, group, expected, found },
+  };
+}
+
+/** A frozen parameter's fragment has not the length or dtype that its shape asks for. */
+export function badFragment(file: string, name: string, expected: string, found: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'frozen-fragment',
+    message: `${file}: the frozen parameter ${name} should have ${expected} here; it has ${found}.`,
+    advice:
+      'With zero_quantized_nontrainable_weights the scale is not saved and the values cannot be had. Leave the frozen parameters out to get the trained ones.',
+    facts: { file, tensor: name, expected, found },
+  };
+}
+
+/** A buffer that the model file lists and does not hold. */
+export function bufferAbsent(file: string, name: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'buffer-absent',
+    message: `${file} lists the persistent buffer ${name}, but its state dict does not hold it.`,
+    advice: 'The file is damaged or was edited. Take it from the original checkpoint.',
+    facts: { file, tensor: name },
+  };
+}
+
+/** A tied parameter whose owner is not there, or is tied itself. */
+export function badAlias(file: string, alias: string, owner: string, why: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'tied-owner',
+    message: `${file}: ${alias} is tied to ${owner}, ${why}.`,
+    advice: 'The model files may belong to different runs. Check the folder.',
+    facts: { file, tensor: alias, expected: owner },
+  };
+}

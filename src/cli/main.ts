@@ -1,0 +1,119 @@
+#!/usr/bin/env node
+/**
+ * The command line: `unshard CHECKPOINT OUT`.
+ *
+ * @module
+ */
+
+import { realpath } from 'node:fs/promises';
+import { basename, dirname, resolve } from 'node:path';
+import { version } from '../../package.json';
+import {
+  type FileTree,
+  folderOutput,
+  inspect,
+  isAbort,
+  isUnshardError,
+  openFolder,
+  plan,
+  run,
+  UnshardError,
+} from '../node.js';
+import { type Command, HELP, parseCommand } from './arguments.js';
+import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
+import { inventoryText, planText, reportText } from './print.js';
+import { progressLine } from './progress.js';
+
+const args = process.argv.slice(2);
+const cancel = new AbortController();
+process.once('SIGINT', () => cancel.abort());
+process.once('SIGTERM', () => cancel.abort());
+
+try {
+  const command = parseCommand(args);
+  if (command.kind === 'help') process.stdout.write(HELP);
+  else if (command.kind === 'version') process.stdout.write(`${version}\n`);
+  else if (command.kind === 'inspect') await inspectCheckpoint(command);
+  else await convert(command);
+} catch (error) {
+  process.exitCode = tellError(error, args.includes('--json'));
+}
+
+async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>): Promise<void> {
+  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  const inventory = await inspect(tree, { signal: cancel.signal, ...tag });
+  process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
+  const [problem] = inventory.problems;
+  if (problem) process.exitCode = EXIT_CODES[problem.kind];
+}
+
+async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<void> {
+  await refuseInput(command.checkpoint, command.out);
+  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  const { signal } = cancel;
+  const inventory = await inspect(tree, { signal, ...tag });
+  const made = plan(inventory, command.plan);
+  if (command.dryRun) {
+    process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));
+    return;
+  }
+  const progress = progressLine(process.stderr, !command.quiet && !command.json);
+  const output = folderOutput(command.out);
+  try {
+    const { overwrite, verify } = command;
+    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress: progress.update });
+    progress.clear();
+    process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : reportText(report, command.out));
+  } finally {
+    progress.clear();
+  }
+}
+
+/**
+ * Opens the folder to read. For a tag folder that is the folder around it, where the configuration lies, with the tag
+ * chosen.
+ */
+async function openCheckpoint(
+  path: string,
+  tag: string | undefined,
+): Promise<{ tree: FileTree; tag: { tag?: string } }> {
+  const tree = await openFolder(path);
+  if (tag !== undefined) return { tree, tag: { tag } };
+  const entries = await tree.list('');
+  const holdsShards = entries.some((entry) => entry.kind === 'file' && entry.name.endsWith('_states.pt'));
+  const folder = resolve(path);
+  if (!holdsShards || dirname(folder) === folder) return { tree, tag: {} };
+  return { tree: await openFolder(dirname(folder)), tag: { tag: basename(folder) } };
+}
+
+/** Writing into the checkpoint could replace its own files. */
+async function refuseInput(checkpoint: string, out: string): Promise<void> {
+  const [input, output] = await Promise.all([
+    realpath(checkpoint).catch(() => undefined),
+    realpath(out).catch(() => undefined),
+  ]);
+  if (input === undefined || output === undefined || (output !== input && output !== dirname(input))) return;
+  throw new UnshardError({
+    kind: 'usage',
+    code: 'output-is-input',
+    message: `${out} is the checkpoint's own folder.`,
+    advice: 'Choose another folder to write to. One inside the checkpoint will do.',
+    facts: { file: out },
+  });
+}
+
+/** Prints what went wrong and gives the exit code. */
+function tellError(error: unknown, json: boolean): number {
+  if (isAbort(error)) {
+    process.stderr.write('Cancelled. Nothing was left behind.\n');
+    return EXIT_CANCELLED;
+  }
+  if (isUnshardError(error)) {
+    process.stderr.write(
+      json ? `${JSON.stringify({ error: error.detail })}\n` : `Error (${error.detail.code}): ${error.message}\n`,
+    );
+    return EXIT_CODES[error.detail.kind];
+  }
+  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  return EXIT_INTERNAL;
+}

@@ -1,0 +1,134 @@
+/**
+ * Checks the CRC-32s that zip files record, on the very bytes that a run reads. The runs of one range come in any order
+ * and are put together at the end.
+ *
+ * @module
+ */
+
+import { combineCrc32, crc32 } from '../base/crc32.js';
+import { assert, UnshardError } from '../base/errors.js';
+import type { RecordedCrc, SourceFile } from '../checkpoints/inventory.js';
+import type { CheckReport } from './report.js';
+import type { PlanSources } from './sources.js';
+
+/** Bytes of a range that nobody needed are read at the end, to check the rest, up to this many (1 MiB). */
+const MAX_EXTRA_BYTES = 2 ** 20;
+
+/** A part of a range whose CRC is known. */
+interface CheckedRun {
+  readonly start: number;
+  readonly length: number;
+  readonly crc32: number;
+}
+
+/** Collects CRCs while a run reads. */
+export class CrcAudit {
+  readonly #bySource = new Map<number, { crc: RecordedCrc; runs: CheckedRun[] }[]>();
+
+  constructor(crcs: readonly RecordedCrc[]) {
+    for (const crc of crcs.toSorted((a, b) => a.offset - b.offset)) {
+      const ranges = this.#bySource.get(crc.source);
+      if (ranges) ranges.push({ crc, runs: [] });
+      else this.#bySource.set(crc.source, [{ crc, runs: [] }]);
+    }
+  }
+
+  /** Takes note of bytes that were read at `offset` of a source. */
+  add(source: number, offset: number, bytes: Uint8Array): void {
+    const ranges = this.#bySource.get(source) ?? [];
+    for (let i = firstEndingAfter(ranges, offset); i < ranges.length; i++) {
+      const range = ranges[i];
+      if (!range || range.crc.offset >= offset + bytes.length) break;
+      const from = Math.max(offset, range.crc.offset);
+      const to = Math.min(offset + bytes.length, range.crc.offset + range.crc.length);
+      const crc = crc32(bytes.subarray(from - offset, to - offset));
+      range.runs.push({ start: from - range.crc.offset, length: to - from, crc32: crc });
+    }
+  }
+
+  /**
+   * Compares every range.
+   *
+   * @throws UnshardError `crc-mismatch` for the first range whose bytes are not the ones that were saved.
+   */
+  async finish(
+    sources: PlanSources,
+    files: readonly SourceFile[],
+    signal: AbortSignal | undefined,
+  ): Promise<CheckReport> {
+    let checked = 0;
+    let skipped = 0;
+    for (const { crc, runs } of [...this.#bySource.values()].flat()) {
+      const found = await joinRuns(crc, runs, sources, signal);
+      if (found === undefined) {
+        skipped++;
+        continue;
+      }
+      checked++;
+      if (found !== crc.crc32) throw mismatch(crc, found, files);
+    }
+    const left = skipped === 0 ? '' : `; ${skipped} were read in part only and cannot be checked`;
+    return {
+      id: 'input-crc32',
+      status: checked > 0 ? 'passed' : 'not-checkable',
+      detail: `CRC-32 of ${checked} storages equals what their files record${left}.`,
+    };
+  }
+}
+
+/** The CRC of a whole range from the CRCs of its runs; undefined where too much of it was not read. */
+async function joinRuns(
+  range: RecordedCrc,
+  runs: readonly CheckedRun[],
+  sources: PlanSources,
+  signal: AbortSignal | undefined,
+): Promise<number | undefined> {
+  const sorted = runs.toSorted((a, b) => a.start - b.start);
+  const covered = sorted.reduce((sum, run) => sum + run.length, 0);
+  if (covered < range.length - MAX_EXTRA_BYTES) return undefined;
+  let crc = 0;
+  let at = 0;
+  const readTo = async (end: number): Promise<void> => {
+    if (end <= at) return;
+    const bytes = new Uint8Array(end - at);
+    await sources.read(range.source, range.offset + at, bytes, signal);
+    crc = crc32(bytes, crc);
+    at = end;
+  };
+  for (const run of sorted) {
+    // A run that was read twice (a tied weight written under both names) counts once; one that overlaps is not usable.
+    if (run.start + run.length <= at) continue;
+    if (run.start < at || run.start - at > MAX_EXTRA_BYTES) return undefined;
+    await readTo(run.start);
+    crc = combineCrc32(crc, run.crc32, run.length);
+    at += run.length;
+  }
+  if (range.length - at > MAX_EXTRA_BYTES) return undefined;
+  await readTo(range.length);
+  return crc;
+}
+
+function firstEndingAfter(ranges: readonly { crc: RecordedCrc }[], offset: number): number {
+  let low = 0;
+  let high = ranges.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const range = ranges[middle]?.crc;
+    if (range && range.offset + range.length <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function mismatch(range: RecordedCrc, found: number, files: readonly SourceFile[]): UnshardError {
+  const file = files[range.source]?.path;
+  assert(file, `the plan has no source ${range.source}`);
+  const hex = (crc: number) => crc.toString(16).padStart(8, '0');
+  return new UnshardError({
+    kind: 'bad-file',
+    code: 'crc-mismatch',
+    message: `${file} is damaged: the ${range.length} bytes at ${range.offset} have CRC-32 ${hex(found)}; ${hex(range.crc32)} was recorded when they were saved.`,
+    advice: 'Copy the file again from where it was written. torch.load does not see this damage.',
+    facts: { file, offset: range.offset, expected: hex(range.crc32), found: hex(found) },
+  });
+}

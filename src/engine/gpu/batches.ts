@@ -1,0 +1,83 @@
+/**
+ * Cuts a job into batches that fit the device's buffers. Most jobs are one batch. A batch takes consecutive elements of
+ * the output, and of the input only the span that its pieces lie in.
+ *
+ * @module
+ */
+
+import { bytesOf } from '../../base/dtype.js';
+import type { ConvertJob, JobPiece } from '../backend.js';
+import { TABLE_HEADER, TABLE_PIECE } from './shader.js';
+
+/** A part of a job, for one dispatch. */
+export interface Batch {
+  /** Bytes `[inputStart, inputEnd)` of the job's input. */
+  readonly inputStart: number;
+  readonly inputEnd: number;
+  /** First element of the job's output, and the number of elements. */
+  readonly outputStart: number;
+  readonly elements: number;
+  /** Pieces of the job or parts of them, none empty; offsets are those of the job. */
+  readonly pieces: readonly JobPiece[];
+}
+
+/** The batches of a job, in order of output. `maxBytes` bounds each buffer: input, output and table of pieces. */
+export function* batchesOf(job: ConvertJob, maxBytes: number): Generator<Batch> {
+  const fromBytes = bytesOf(job.from);
+  const maxElements = Math.floor(maxBytes / bytesOf(job.to));
+  const maxPieces = Math.floor((maxBytes / 4 - TABLE_HEADER) / TABLE_PIECE) - 1;
+  let batch = emptyBatch(0);
+  for (const piece of job.pieces) {
+    for (let done = 0; done < piece.count; ) {
+      const input = piece.input + done * fromBytes;
+      const start = Math.min(batch.inputStart, input);
+      const fits = Math.min(
+        batch.inputEnd - start > maxBytes ? 0 : Math.floor((start + maxBytes - input) / fromBytes),
+        maxElements - batch.elements,
+        batch.pieces.length < maxPieces ? piece.count - done : 0,
+      );
+      if (fits <= 0) {
+        yield batch;
+        batch = emptyBatch(batch.outputStart + batch.elements);
+        continue;
+      }
+      batch.inputStart = start;
+      batch.inputEnd = Math.max(batch.inputEnd, input + fits * fromBytes);
+      batch.pieces.push({ input, output: piece.output + done, count: fits, slot: piece.slot });
+      batch.elements += fits;
+      done += fits;
+    }
+  }
+  if (batch.elements > 0) yield batch;
+}
+
+/** The table of pieces as `gather.wgsl` reads it. */
+export function encodeTable(batch: Batch, id: number): Uint32Array<ArrayBuffer> {
+  const table = new Uint32Array(tableWords(batch));
+  table.set([batch.elements, batch.pieces.length, id]);
+  let at = TABLE_HEADER;
+  for (const { input, output, slot } of batch.pieces) {
+    table[at] = input - batch.inputStart;
+    table[at + 1] = output - batch.outputStart;
+    table[at + 2] = slot;
+    at += TABLE_PIECE;
+  }
+  table[at + 1] = batch.elements;
+  return table;
+}
+
+/** Words of `encodeTable`'s result. */
+export function tableWords(batch: Batch): number {
+  return TABLE_HEADER + TABLE_PIECE * (batch.pieces.length + 1);
+}
+
+interface OpenBatch extends Batch {
+  inputStart: number;
+  inputEnd: number;
+  elements: number;
+  readonly pieces: JobPiece[];
+}
+
+function emptyBatch(outputStart: number): OpenBatch {
+  return { inputStart: Number.POSITIVE_INFINITY, inputEnd: 0, outputStart, elements: 0, pieces: [] };
+}

@@ -1,0 +1,66 @@
+/**
+ * What a run tells while it goes and when it has ended. Plain data: it crosses the worker and is saved as JSON.
+ *
+ * @module
+ */
+
+import type { DType } from '../base/dtype.js';
+import type { Notice, Origin, SkippedTensor } from '../checkpoints/inventory.js';
+import type { ResolvedOptions } from '../plan/plan.js';
+import type { ConvertStats } from './backend.js';
+
+/** One step of a run. Totals come from the plan, so a fraction is always `written / total`. */
+export interface RunProgress {
+  /** Bytes of output written so far, over all files. */
+  readonly written: number;
+  /** Bytes of output in all. */
+  readonly total: number;
+  /** File that was written to last. */
+  readonly file: string;
+  /** Output files that are complete. */
+  readonly filesDone: number;
+  readonly files: number;
+  /** What is being done: writing bytes, or closing a file (a browser checks a finished file before it appears). */
+  readonly phase: 'write' | 'close';
+}
+
+/** What was written for one tensor. */
+export interface TensorReport {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly file: string;
+  readonly origin: Origin;
+  readonly from: DType;
+  readonly to: DType;
+  readonly fromCopy: boolean;
+  /** Counts over the elements; absent for dtypes that are not floating point. */
+  readonly stats?: ConvertStats;
+}
+
+/** One check that was made, and its outcome. */
+export interface CheckReport {
+  /** Stable id of the check. */
+  readonly id: string;
+  readonly status: 'passed' | 'failed' | 'not-checkable';
+  /** What was compared, with the numbers. */
+  readonly detail: string;
+}
+
+/** The result of a run. */
+export interface Report {
+  readonly version: 1;
+  readonly options: ResolvedOptions;
+  /** What converted: the name and description of the backend, and how many of its jobs the CPU had to do. */
+  readonly backend: { readonly name: 'cpu' | 'gpu'; readonly description: string; readonly jobsOnCpu: number };
+  readonly files: readonly { readonly path: string; readonly byteLength: number }[];
+  readonly tensors: readonly TensorReport[];
+  readonly aliases: Readonly<Record<string, string>>;
+  readonly skipped: readonly SkippedTensor[];
+  readonly warnings: readonly Notice[];
+  readonly checks: readonly CheckReport[];
+  /** Bytes read from the checkpoint. */
+  readonly bytesRead: number;
+  readonly bytesWritten: number;
+  /** Wall time of the run. */
+  readonly seconds: number;
+}

@@ -1,0 +1,208 @@
+/**
+ * Folders of the local disk under Node. Symbolic links are followed when reading.
+ *
+ * @module
+ */
+
+import type { Stats } from 'node:fs';
+import { type FileHandle, lstat, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { UnshardError } from '../base/errors.js';
+import { shortRead, sinkFailure, sourceFailure } from './failures.js';
+import { errnoOf, nodeSinkFailure, nodeSourceFailure } from './node-failures.js';
+import { pathSegments, splitFilePath } from './path.js';
+import { makeSink, type RawSink } from './sink.js';
+import { makeSource, READ_PIECE } from './source.js';
+import type { ByteSource, FileTree, OutputTree, TreeEntry } from './types.js';
+
+/**
+ * A folder to read from.
+ *
+ * @throws UnshardError of kind `usage`: `folder-missing`, `not-a-folder`; of kind `source` where it cannot be looked at.
+ */
+export async function openFolder(path: string): Promise<FileTree> {
+  const root = resolve(path);
+  const found = await statOrMissing(root).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
+  if (found === undefined) throw usage('folder-missing', path, 'is not there.');
+  if (!found.isDirectory()) throw usage('not-a-folder', path, 'is not a folder.');
+  return {
+    name: basename(root) || root,
+    list: (folder) => listFolder(join(root, ...pathSegments(folder, 'source')), folder === '' ? root : folder),
+    open: (file) => openFile(root, file),
+  };
+}
+
+/**
+ * A folder to write to; it and its sub-folders are made when a file is created. A file is written as
+ * `NAME.partial-<process id>` beside its place and renamed by `close`. It is not synced to the disk: what a power
+ * failure cuts, the reader of the file finds.
+ */
+export function folderOutput(path: string): OutputTree {
+  const root = resolve(path);
+  const writing = new Set<string>();
+  return {
+    name: basename(root) || root,
+    async has(file) {
+      const target = targetOf(root, file);
+      try {
+        return (await statOrMissing(target))?.isFile() ?? false;
+      } catch (error) {
+        throw nodeSinkFailure(file, error);
+      }
+    },
+    async create(file, byteLength) {
+      const target = targetOf(root, file);
+      if (writing.has(target)) throw sinkFailure('sink-locked', file, undefined, byteLength);
+      const explain = (error: unknown) => nodeSinkFailure(file, error, byteLength);
+      writing.add(target);
+      try {
+        const raw = await startFile(target, file, byteLength, () => writing.delete(target));
+        return makeSink(file, byteLength, raw, explain);
+      } catch (error) {
+        writing.delete(target);
+        throw explain(error);
+      }
+    },
+    open: (file) => openFile(root, file),
+    async remove(file) {
+      try {
+        await unlink(targetOf(root, file));
+      } catch (error) {
+        if (errnoOf(error) !== 'ENOENT') throw nodeSinkFailure(file, error);
+      }
+    },
+  };
+}
+
+async function listFolder(folder: string, shown: string): Promise<TreeEntry[]> {
+  try {
+    const entries = await readdir(folder, { withFileTypes: true });
+    return await Promise.all(
+      entries.map(async (entry): Promise<TreeEntry> => {
+        // A link that leads nowhere is listed as a file: opening it says what is wrong.
+        const linked = entry.isSymbolicLink() ? await stat(join(folder, entry.name)).catch(() => undefined) : entry;
+        return { name: entry.name, kind: linked?.isDirectory() ? 'directory' : 'file' };
+      }),
+    );
+  } catch (error) {
+    throw nodeSourceFailure(shown, error);
+  }
+}
+
+/** The file's handle is opened by the first read: thousands of shards may be looked at and few of them read. */
+async function openFile(root: string, path: string): Promise<ByteSource> {
+  const { folders, name } = splitFilePath(path, 'source');
+  const target = join(root, ...folders, name);
+  const opened = await statOrMissing(target).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
+  if (!opened?.isFile()) throw sourceFailure('source-missing', path);
+  let handle: Promise<FileHandle> | undefined;
+  const openOnce = () => {
+    handle ??= open(target, 'r').catch((error) => {
+      handle = undefined;
+      throw error;
+    });
+    return handle;
+  };
+  return makeSource(path, opened.size, opened.mtimeMs, {
+    async read(offset, into, signal) {
+      try {
+        const file = await openOnce();
+        const filled = await fill(file, offset, into, signal);
+        // After the read, so that no byte of a changed file is handed out. A stat costs microseconds.
+        if (isChanged(opened, await file.stat())) throw sourceFailure('source-changed', path);
+        if (filled < into.byteLength) throw shortRead(path, offset, into.byteLength, filled);
+      } catch (error) {
+        signal?.throwIfAborted();
+        throw nodeSourceFailure(path, error);
+      }
+    },
+    async close() {
+      const file = await handle?.catch(() => undefined);
+      await file?.close();
+    },
+  });
+}
+
+/** Resolves to the number of bytes that there were. */
+async function fill(file: FileHandle, offset: number, into: Uint8Array, signal?: AbortSignal): Promise<number> {
+  let filled = 0;
+  while (filled < into.byteLength) {
+    signal?.throwIfAborted();
+    const length = Math.min(into.byteLength - filled, READ_PIECE);
+    const { bytesRead } = await file.read(into, filled, length, offset + filled);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return filled;
+}
+
+function isChanged(before: Stats, now: Stats): boolean {
+  return before.size !== now.size || before.mtimeMs !== now.mtimeMs;
+}
+
+async function startFile(target: string, path: string, byteLength: number, onEnd: () => void): Promise<RawSink> {
+  await mkdir(dirname(target), { recursive: true });
+  // A file cannot be renamed to the name of a folder: better found now than when all is written.
+  if ((await statOrMissing(target))?.isDirectory()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
+  const partial = `${target}.partial-${process.pid}`;
+  // One may be left of an earlier process of this number: in a container all processes have the same.
+  await unlink(partial).catch(() => undefined);
+  const file = await open(partial, 'wx');
+  const { dev, ino } = await file.stat();
+  const isOurs = async () => {
+    const there = await lstat(partial).catch(() => undefined);
+    return there?.dev === dev && there.ino === ino;
+  };
+  const raw: RawSink = {
+    async write(offset, bytes) {
+      let done = 0;
+      while (done < bytes.byteLength) {
+        const { bytesWritten } = await file.write(bytes, done, bytes.byteLength - done, offset + done);
+        done += bytesWritten;
+      }
+    },
+    async finish() {
+      await file.close();
+      // Another process of this number, in another container, may write to the same folder.
+      if (!(await isOurs())) throw sinkFailure('sink-locked', path, undefined, byteLength);
+      await rename(partial, target);
+      onEnd();
+    },
+    async drop() {
+      onEnd();
+      await file.close().catch(() => undefined);
+      if (await isOurs()) await unlink(partial);
+    },
+  };
+  try {
+    await file.truncate(byteLength);
+    return raw;
+  } catch (error) {
+    await raw.drop();
+    throw error;
+  }
+}
+
+function targetOf(root: string, path: string): string {
+  const { folders, name } = splitFilePath(path, 'sink');
+  return join(root, ...folders, name);
+}
+
+async function statOrMissing(path: string): Promise<Stats | undefined> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errnoOf(error))) return undefined;
+    throw error;
+  }
+}
+
+function usage(code: 'folder-missing' | 'not-a-folder', path: string, says: string): UnshardError {
+  return new UnshardError({
+    kind: 'usage',
+    code,
+    message: `${path} ${says}`,
+    advice: 'Name the folder that the checkpoint is in.',
+    facts: { file: path },
+  });
+}

@@ -1,0 +1,48 @@
+import { assert } from '../base/errors.js';
+import type { ByteSink } from './types.js';
+
+/** What an adapter does for a sink. It may reject with errors of its platform. */
+export interface RawSink {
+  /** Writes all of `bytes`; the range lies within the file. */
+  write(offset: number, bytes: Uint8Array): Promise<void>;
+  /** Makes the file appear. */
+  finish(): Promise<void>;
+  /** Drops what was written, also after a `finish` that failed. */
+  drop(): Promise<void>;
+}
+
+/**
+ * A sink with what every adapter owes: `open` → `closing` → `closed`, and `dropped` from any state but `closed`. Writes
+ * outside `[0, byteLength)` or after the end are errors of the caller; errors of the platform go through `explain`.
+ * Dropping waits for a `close` that is under way, and leaves the file where that succeeds.
+ */
+export function makeSink(path: string, byteLength: number, raw: RawSink, explain: (error: unknown) => Error): ByteSink {
+  let state: 'open' | 'closing' | 'closed' | 'dropped' = 'open';
+  let finishing = Promise.resolve();
+  return {
+    async write(offset, bytes) {
+      assert(state === 'open', `${path} is written when it is ${state}`);
+      const end = offset + bytes.byteLength;
+      assert(offset >= 0 && end <= byteLength, `[${offset}, ${end}) is outside the ${byteLength} bytes of ${path}`);
+      await raw.write(offset, bytes).catch((error) => Promise.reject(explain(error)));
+    },
+    async close() {
+      assert(state === 'open', `${path} is closed when it is ${state}`);
+      state = 'closing';
+      finishing = raw.finish().then(
+        () => {
+          state = 'closed';
+        },
+        (error) => Promise.reject(explain(error)),
+      );
+      await finishing;
+    },
+    async abort() {
+      await finishing.catch(() => undefined);
+      if (state === 'closed' || state === 'dropped') return;
+      state = 'dropped';
+      // What is left behind is a file under a temporary name. The failure that led here is the one to tell.
+      await raw.drop().catch(() => undefined);
+    },
+  };
+}

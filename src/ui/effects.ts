@@ -1,0 +1,116 @@
+/**
+ * What the stages set going in the engine. Each effect starts with the state that needs it and is stopped when the page
+ * leaves that state.
+ *
+ * @module
+ */
+
+import { useEffect, useRef } from 'preact/hooks';
+import { isAbort } from '../base/errors.js';
+import type { Engine } from '../worker/client.js';
+import { planOptions } from './choices.js';
+import { failureOf } from './failure.js';
+import type { Send, State } from './state.js';
+
+/** Inspects the folder of the inspecting stage. Leaving the stage cancels. */
+export function useInspect(engine: Engine, state: State, send: Send): void {
+  const inspecting = state.stage === 'inspecting' ? state : undefined;
+  useEffect(() => {
+    if (!inspecting) return;
+    const { source, tag } = inspecting;
+    const job = new AbortController();
+    engine
+      .inspect(source.ref, {
+        ...(tag === undefined ? {} : { tag }),
+        signal: job.signal,
+        onProgress: (progress) => send({ type: 'inspect-progress', progress }),
+      })
+      .then(
+        (checkpoint) => !job.signal.aborted && send({ type: 'inspected', checkpoint }),
+        (error) => !job.signal.aborted && send({ type: 'failed', failure: failureOf(error) }),
+      );
+    return () => job.abort();
+  }, [engine, send, inspecting?.source, inspecting?.tag]);
+}
+
+/** Makes the plan of the current choices, then looks up which of its names are taken at the destination. */
+export function usePlan(engine: Engine, state: State, send: Send): void {
+  const planning = state.stage === 'plan' ? state : undefined;
+  const options = planning && planning.checkpoint.problems.length === 0 ? planOptions(planning.choices) : undefined;
+  useEffect(() => {
+    if (!options || planning?.planning.kind !== 'working') return;
+    return latest(
+      () => engine.plan(options),
+      (plan) => send({ type: 'planned', plan }),
+      (error) => send({ type: 'refused', failure: failureOf(error) }),
+    );
+  }, [engine, send, planning?.checkpoint, planning?.choices]);
+
+  const output = planning?.destination?.ref;
+  const made = planning?.planning.kind === 'made' ? planning.planning.plan : undefined;
+  const known = planning?.collisions !== undefined;
+  useEffect(() => {
+    if (!options || !made || !output || known) return;
+    return latest(
+      () => engine.collisions(options, output),
+      (collisions) => send({ type: 'collisions', collisions }),
+      (error) => send({ type: 'failed', failure: failureOf(error) }),
+    );
+  }, [engine, send, made, output, known]);
+}
+
+/** Looks up what the choice of backend comes to, once for each choice. */
+export function useConverter(engine: Engine, state: State, send: Send): void {
+  const choice = state.stage === 'plan' ? state.choices.backend : undefined;
+  const known = state.stage === 'plan' && choice !== undefined && state.converters[choice] !== undefined;
+  useEffect(() => {
+    if (!choice || known) return;
+    return latest(
+      () => engine.converter(choice),
+      (converter) => send({ type: 'converter', choice, converter: converter ?? null }),
+      (error) => send({ type: 'failed', failure: failureOf(error) }),
+    );
+  }, [engine, send, choice, known]);
+}
+
+/** Runs the conversion of the running stage, and cancels it when the user asks to. */
+export function useRun(engine: Engine, state: State, send: Send): void {
+  const running = state.stage === 'running' ? state : undefined;
+  const job = useRef<AbortController>(undefined);
+  useEffect(() => {
+    const options = running && planOptions(running.from.choices);
+    if (!running || !options) return;
+    const { destination, from } = running;
+    const { overwrite, choices } = from;
+    job.current = new AbortController();
+    engine
+      .run(
+        { options, output: destination.ref, backend: choices.backend, overwrite },
+        {
+          signal: job.current.signal,
+          onProgress: (progress) => send({ type: 'run-progress', progress, now: performance.now() }),
+        },
+      )
+      .then(
+        (outcome) => send({ type: 'finished', outcome }),
+        (error) => send(isAbort(error) ? { type: 'cancelled' } : { type: 'failed', failure: failureOf(error) }),
+      );
+  }, [engine, send, running?.from]);
+
+  const cancelling = running?.cancelling ?? false;
+  useEffect(() => {
+    if (cancelling) job.current?.abort();
+  }, [cancelling]);
+}
+
+/** Does the work and hands on what came of it, unless the effect was left before. */
+function latest<T>(work: () => Promise<T>, done: (value: T) => void, failed: (error: unknown) => void): () => void {
+  let left = false;
+  work().then(
+    (value) => !left && done(value),
+    (error) => !left && failed(error),
+  );
+  return () => {
+    left = true;
+  };
+}

@@ -1,0 +1,40 @@
+/**
+ * Names for people of what the library calls by short names.
+ *
+ * @module
+ */
+
+import type { DType } from '../base/dtype.js';
+import type { Layout, Origin } from '../checkpoints/inventory.js';
+import type { BackendChoice } from '../worker/protocol.js';
+
+/** Layouts of checkpoints. */
+export const LAYOUTS: Readonly<Record<Layout, string>> = {
+  'deepspeed-zero0': 'DeepSpeed stage 0',
+  'deepspeed-zero1': 'ZeRO stage 1',
+  'deepspeed-zero2': 'ZeRO stage 2',
+  'deepspeed-zero3': 'ZeRO stage 3',
+};
+
+/** Where the bits of a tensor come from. */
+export const ORIGINS: Readonly<Record<Origin, string>> = {
+  master: 'master weights',
+  module: 'model file',
+  frozen: 'frozen',
+  buffer: 'buffer',
+};
+
+/** Ways to convert. */
+export const BACKENDS: Readonly<Record<BackendChoice, string>> = { auto: 'Automatic', gpu: 'GPU', cpu: 'CPU' };
+
+/** A dtype as people write it: `fp32`, `bf16`, `int64`. */
+export function dtypeLabel(dtype: DType): string {
+  if (dtype === 'BOOL') return 'bool';
+  if (dtype === 'BF16') return 'bf16';
+  return dtype
+    .toLowerCase()
+    .replace(/^f(?=\d)/, 'fp')
+    .replace(/^i(?=\d)/, 'int')
+    .replace(/^u(?=\d)/, 'uint')
+    .replace(/^c(?=\d)/, 'complex');
+}

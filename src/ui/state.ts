@@ -1,0 +1,282 @@
+/**
+ * The page as one union: every stage holds exactly what it shows. `reduce` is pure; what happens outside (the engine,
+ * pickers, storage) arrives as events.
+ *
+ * @module
+ */
+
+import type { InspectProgress } from '../checkpoints/inspect.js';
+import type {
+  BackendChoice,
+  CheckpointView,
+  Collisions,
+  Converter,
+  ConvertProgress,
+  InputRef,
+  Outcome,
+  OutputRef,
+  PlanView,
+} from '../worker/protocol.js';
+import { type Choices, DEFAULT_CHOICES, planOptions } from './choices.js';
+import type { Failure } from './failure.js';
+import { addSample, type Sample } from './speed.js';
+
+/** A checkpoint folder that was picked. */
+export interface Source {
+  readonly name: string;
+  readonly ref: InputRef;
+}
+
+/** Where to write. */
+export interface Destination {
+  readonly name: string;
+  readonly ref: OutputRef;
+}
+
+/** Waiting for a folder. `notice` says why the last attempt led nowhere. */
+export interface PickState {
+  readonly stage: 'pick';
+  readonly notice?: string;
+}
+
+/** Reading a checkpoint's structure. */
+export interface InspectingState {
+  readonly stage: 'inspecting';
+  readonly source: Source;
+  /** Absent for the one that the checkpoint names as its latest. */
+  readonly tag?: string;
+  readonly progress?: InspectProgress;
+  /** Where a cancel or a failure leads back to: the plan, when another tag is looked at. */
+  readonly from: PickState | PlanState;
+}
+
+/** What the choices come to. */
+export type Planning =
+  /** The choices have changed; `last` is the plan of earlier ones. */
+  | { readonly kind: 'working'; readonly last?: PlanView }
+  | { readonly kind: 'made'; readonly plan: PlanView }
+  | { readonly kind: 'refused'; readonly failure: Failure }
+  /** The size that was typed is none. */
+  | { readonly kind: 'incomplete'; readonly last?: PlanView };
+
+/** Showing what was found and what will be written. */
+export interface PlanState {
+  readonly stage: 'plan';
+  readonly source: Source;
+  readonly checkpoint: CheckpointView;
+  readonly choices: Choices;
+  readonly planning: Planning;
+  readonly destination?: Destination;
+  /** Names of the plan that are taken at the destination; absent until they were looked up. */
+  readonly collisions?: Collisions;
+  /** The user agreed to replace existing files. */
+  readonly overwrite: boolean;
+  /** What the choices of backend come to on this machine, as far as they were looked up; null cannot be had. */
+  readonly converters: Readonly<Partial<Record<BackendChoice, Converter | null>>>;
+  /** Why the last attempt to choose a destination led nowhere. */
+  readonly notice?: string;
+}
+
+/** Converting. */
+export interface RunningState {
+  readonly stage: 'running';
+  readonly from: PlanState;
+  readonly plan: PlanView;
+  readonly destination: Destination;
+  readonly progress?: ConvertProgress;
+  /** Bytes written over time, to tell the speed. */
+  readonly samples: readonly Sample[];
+  readonly cancelling: boolean;
+}
+
+/** Done. */
+export interface ReportState {
+  readonly stage: 'report';
+  readonly from: PlanState;
+  readonly destination: Destination;
+  readonly outcome: Outcome;
+}
+
+/** Something went wrong. */
+export interface FailedState {
+  readonly stage: 'failed';
+  readonly failure: Failure;
+  readonly from: PickState | PlanState;
+}
+
+/** The page. */
+export type State = PickState | InspectingState | PlanState | RunningState | ReportState | FailedState;
+
+/** The name of a stage. */
+export type Stage = State['stage'];
+
+/** Everything that can happen. */
+export type Event =
+  | { readonly type: 'opened'; readonly source: Source }
+  | { readonly type: 'tag'; readonly tag: string }
+  | { readonly type: 'notice'; readonly message: string }
+  | { readonly type: 'inspect-progress'; readonly progress: InspectProgress }
+  | { readonly type: 'inspected'; readonly checkpoint: CheckpointView }
+  | { readonly type: 'chose'; readonly choices: Partial<Choices> }
+  | { readonly type: 'planned'; readonly plan: PlanView }
+  | { readonly type: 'refused'; readonly failure: Failure }
+  | { readonly type: 'converter'; readonly choice: BackendChoice; readonly converter: Converter | null }
+  | { readonly type: 'destination'; readonly destination: Destination }
+  | { readonly type: 'collisions'; readonly collisions: Collisions }
+  | { readonly type: 'overwrite'; readonly overwrite: boolean }
+  | { readonly type: 'started'; readonly now: number }
+  | { readonly type: 'run-progress'; readonly progress: ConvertProgress; readonly now: number }
+  | { readonly type: 'cancelling' }
+  | { readonly type: 'cancelled' }
+  | { readonly type: 'finished'; readonly outcome: Outcome }
+  | { readonly type: 'failed'; readonly failure: Failure }
+  /** To the plan that led here, or to the folder's choice where there was none. */
+  | { readonly type: 'back' }
+  /** To the choice of a folder. */
+  | { readonly type: 'restart' };
+
+/** How a view or an effect tells what happened. */
+export type Send = (event: Event) => void;
+
+/** The page before anything happened. */
+export const START: State = { stage: 'pick' };
+
+/** The next state. An event that does not belong to the stage changes nothing: it comes from a job that was left. */
+export function reduce(state: State, event: Event): State {
+  switch (event.type) {
+    case 'opened':
+      return state.stage === 'running' ? state : { stage: 'inspecting', source: event.source, from: { stage: 'pick' } };
+    case 'restart':
+      return state.stage === 'running' ? state : START;
+    case 'notice':
+      return state.stage === 'pick' || state.stage === 'plan' ? { ...state, notice: event.message } : state;
+    default:
+  }
+  switch (state.stage) {
+    case 'pick':
+      return state;
+    case 'inspecting':
+      return reduceInspecting(state, event);
+    case 'plan':
+      return reducePlan(state, event);
+    case 'running':
+      return reduceRunning(state, event);
+    case 'report':
+      return event.type === 'back' ? withoutDestination(state.from) : state;
+    case 'failed':
+      return event.type === 'back' ? state.from : state;
+  }
+}
+
+function reduceInspecting(state: InspectingState, event: Event): State {
+  switch (event.type) {
+    case 'inspect-progress':
+      return { ...state, progress: event.progress };
+    case 'inspected':
+      return planOf(state, event.checkpoint);
+    case 'cancelled':
+      return state.from;
+    case 'failed':
+      return { stage: 'failed', failure: event.failure, from: state.from };
+    default:
+      return state;
+  }
+}
+
+/** The plan stage of a checkpoint. Another tag of the same folder keeps the choices and the destination. */
+function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): PlanState {
+  const fresh = { stage: 'plan', source, checkpoint, planning: { kind: 'working' }, overwrite: false } as const;
+  if (from.stage === 'pick') return { ...fresh, choices: DEFAULT_CHOICES, converters: {} };
+  const { choices, converters, destination } = from;
+  return { ...fresh, choices, converters, ...(destination ? { destination } : {}) };
+}
+
+function reducePlan(state: PlanState, event: Event): State {
+  switch (event.type) {
+    case 'tag':
+      return { stage: 'inspecting', source: state.source, tag: event.tag, from: state };
+    case 'chose':
+      return choose(state, { ...state.choices, ...event.choices });
+    case 'planned':
+      return { ...state, planning: { kind: 'made', plan: event.plan } };
+    case 'refused':
+      return { ...state, planning: { kind: 'refused', failure: event.failure } };
+    case 'converter':
+      return { ...state, converters: { ...state.converters, [event.choice]: event.converter } };
+    case 'destination':
+      return { ...withoutDestination(state), destination: event.destination };
+    case 'collisions':
+      return { ...state, collisions: event.collisions };
+    case 'overwrite':
+      return { ...state, overwrite: event.overwrite };
+    case 'started':
+      return start(state, event.now);
+    case 'failed':
+      return { stage: 'failed', failure: event.failure, from: state };
+    default:
+      return state;
+  }
+}
+
+/** New choices make the plan out of date, and with it what is known of the names that it takes. */
+function choose({ collisions: _, ...state }: PlanState, choices: Choices): PlanState {
+  const last = lastPlan(state);
+  const kind = planOptions(choices) ? 'working' : 'incomplete';
+  return { ...state, choices, overwrite: false, planning: { kind, ...(last ? { last } : {}) } };
+}
+
+function withoutDestination({ destination: _, collisions: __, notice: ___, ...state }: PlanState): PlanState {
+  return { ...state, overwrite: false };
+}
+
+function start(state: PlanState, now: number): State {
+  const { planning, destination } = state;
+  if (obstacle(state) !== undefined || planning.kind !== 'made' || !destination) return state;
+  const { plan } = planning;
+  return { stage: 'running', from: state, plan, destination, samples: [{ at: now, bytes: 0 }], cancelling: false };
+}
+
+function reduceRunning(state: RunningState, event: Event): State {
+  const { from, destination } = state;
+  switch (event.type) {
+    case 'run-progress': {
+      const samples = addSample(state.samples, { at: event.now, bytes: event.progress.written });
+      return { ...state, progress: event.progress, samples };
+    }
+    case 'cancelling':
+      return { ...state, cancelling: true };
+    case 'cancelled':
+      return lookAgain(from);
+    case 'finished':
+      return { stage: 'report', from, destination, outcome: event.outcome };
+    case 'failed':
+      return { stage: 'failed', failure: event.failure, from: lookAgain(from) };
+    default:
+      return state;
+  }
+}
+
+/** A run may have left finished files behind: the names at the destination are to be looked up again. */
+function lookAgain({ collisions: _, ...state }: PlanState): PlanState {
+  return { ...state, overwrite: false };
+}
+
+/** The newest plan there is, be it of earlier choices. */
+export function lastPlan({ planning }: PlanState): PlanView | undefined {
+  if (planning.kind === 'made') return planning.plan;
+  return planning.kind === 'refused' ? undefined : planning.last;
+}
+
+/** What keeps the conversion from starting, as a sentence; undefined where nothing does. */
+export function obstacle(state: PlanState): string | undefined {
+  const { checkpoint, planning, choices, converters, destination, collisions } = state;
+  if (checkpoint.problems.length > 0) return 'This checkpoint cannot be converted until its problems are solved.';
+  if (planning.kind === 'refused') return 'These options cannot be carried out.';
+  if (planning.kind === 'incomplete') return 'Type a size such as 4 GB.';
+  if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';
+  if (!destination) return 'Choose where to write first.';
+  if (planning.kind === 'working' || !collisions) return 'Looking at the destination.';
+  if (collisions.sources.length > 0) return 'Choose another folder: files of the checkpoint are never replaced.';
+  if (collisions.existing.length > 0 && !state.overwrite) return 'Agree to replace the existing files first.';
+  return undefined;
+}

@@ -1,0 +1,102 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { canOpenFolders, droppedDestination, type Picked, pickDestination } from '../folders.js';
+import type { Destination, PlanState, Send } from '../state.js';
+import { NoticeBox } from './parts.js';
+
+const DOWNLOAD: Destination = { name: 'Downloads', ref: { kind: 'download' } };
+
+/** Where to write: a folder by picker or drop, or downloads. */
+export function DestinationZone({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
+  const { source, destination, notice } = state;
+  const [dragging, setDragging] = useState(false);
+
+  async function choose(picking: Promise<Picked<Destination>>): Promise<void> {
+    const picked = await picking;
+    if (picked === undefined) return;
+    send(
+      typeof picked === 'string' ? { type: 'notice', message: picked } : { type: 'destination', destination: picked },
+    );
+  }
+
+  const download = (
+    <button type="button" onClick={() => send({ type: 'destination', destination: DOWNLOAD })}>
+      {canOpenFolders() ? 'Download instead' : 'Download the files'}
+    </button>
+  );
+  return (
+    <section
+      class={dragging ? 'destination dragging' : 'destination'}
+      aria-labelledby="destination"
+      data-testid="destination"
+      onDragEnter={() => setDragging(true)}
+      onDragLeave={(event) => {
+        const inside = event.relatedTarget instanceof Node && event.currentTarget.contains(event.relatedTarget);
+        if (!inside) setDragging(false);
+      }}
+      onDrop={(event) => {
+        event.preventDefault();
+        setDragging(false);
+        if (event.dataTransfer) void choose(droppedDestination(event.dataTransfer));
+      }}
+    >
+      <h3 id="destination">Destination</h3>
+      {destination && (
+        <p class="chosen" data-testid="chosen-destination">
+          <DestinationName destination={destination} />
+        </p>
+      )}
+      <div class="actions">
+        {canOpenFolders() && (
+          <button type="button" onClick={() => void choose(pickDestination(source))}>
+            {destination ? 'Choose another' : 'Choose where to write'}
+          </button>
+        )}
+        {destination?.ref.kind !== 'download' && download}
+      </div>
+      {canOpenFolders() && !destination && <p class="hint">or drop a folder here</p>}
+      {notice && <NoticeBox tone="problem">{notice}</NoticeBox>}
+      <CollisionNotice state={state} send={send} />
+    </section>
+  );
+}
+
+function DestinationName({ destination }: { readonly destination: Destination }): JSX.Element {
+  if (destination.ref.kind === 'directory') {
+    return (
+      <>
+        The folder <strong>{destination.name}</strong>
+      </>
+    );
+  }
+  return (
+    <>
+      The browser’s own storage first, then links to <strong>download</strong> the files. This needs their space twice.
+    </>
+  );
+}
+
+/** Names that are taken: what belongs to the checkpoint is refused, the rest is asked about. */
+function CollisionNotice({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element | null {
+  const { collisions, overwrite } = state;
+  if (!collisions) return null;
+  if (collisions.sources.length > 0) {
+    return (
+      <NoticeBox tone="problem">
+        {collisions.sources.join(', ')} in this folder belongs to the checkpoint. Choose another folder.
+      </NoticeBox>
+    );
+  }
+  if (collisions.existing.length === 0) return null;
+  return (
+    <label class="check notice warning">
+      <input
+        type="checkbox"
+        name="overwrite"
+        checked={overwrite}
+        onChange={({ currentTarget }) => send({ type: 'overwrite', overwrite: currentTarget.checked })}
+      />
+      <span>Replace the existing files: {collisions.existing.join(', ')}</span>
+    </label>
+  );
+}

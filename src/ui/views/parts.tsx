@@ -1,0 +1,117 @@
+/**
+ * Small parts that several stages share.
+ *
+ * @module
+ */
+
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import type { Notice, SkippedTensor } from '../../checkpoints/inventory.js';
+import { plural } from '../format.js';
+
+/** The heading of a stage. It takes the focus when the stage appears, so that a screen reader starts there. */
+export function StageHeading({ children }: { readonly children: ComponentChildren }): JSX.Element {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), []);
+  return (
+    <h1 ref={heading} tabIndex={-1}>
+      {children}
+    </h1>
+  );
+}
+
+/** A message in a frame. Problems are announced at once. */
+export function NoticeBox(props: {
+  readonly tone: 'problem' | 'warning' | 'success' | 'plain';
+  readonly label?: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  return (
+    <div class={`notice ${props.tone}`} role={props.tone === 'problem' ? 'alert' : undefined}>
+      {props.label && <strong>{props.label} </strong>}
+      {props.children}
+    </div>
+  );
+}
+
+/** What the user should know. */
+export function Warnings({ warnings }: { readonly warnings: readonly Notice[] }): JSX.Element {
+  return (
+    <>
+      {warnings.map(({ code, message }, i) => (
+        // Two files may give the same warning.
+        <NoticeBox key={`${i} ${code}`} tone="warning" label="Note.">
+          <span data-testid="warning">{message}</span>
+        </NoticeBox>
+      ))}
+    </>
+  );
+}
+
+/** A list of facts: terms with values, wide ones over two columns. Facts without a value are left out. */
+export function Facts(props: {
+  readonly facts: readonly (readonly [string, ComponentChildren | undefined, 'wide'?])[];
+}): JSX.Element {
+  return (
+    <dl class="facts">
+      {props.facts.map(
+        ([term, value, width]) =>
+          value !== undefined && (
+            <div key={term} class={width}>
+              <dt>{term}</dt>
+              <dd>{value}</dd>
+            </div>
+          ),
+      )}
+    </dl>
+  );
+}
+
+/** A fold that is shut at first. */
+export function Fold(props: { readonly summary: string; readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <details>
+      <summary>{props.summary}</summary>
+      {props.children}
+    </details>
+  );
+}
+
+/** How many lines of a long list the page shows. The saved report holds all. */
+const MAX_LINES = 200;
+
+/** Names with a text each, cut where the list is very long. */
+export function NameList(props: { readonly lines: readonly (readonly [string, string])[] }): JSX.Element {
+  const rest = props.lines.length - MAX_LINES;
+  return (
+    <ul class="names">
+      {props.lines.slice(0, MAX_LINES).map(([name, text]) => (
+        <li key={name}>
+          <code>{name}</code> <span>{text}</span>
+        </li>
+      ))}
+      {rest > 0 && <li>and {plural(rest, 'more line')}</li>}
+    </ul>
+  );
+}
+
+/** What is not written, each with its reason. */
+export function SkippedFold({ skipped }: { readonly skipped: readonly SkippedTensor[] }): JSX.Element | null {
+  if (skipped.length === 0) return null;
+  return (
+    <Fold summary={`${plural(skipped.length, 'tensor')} not written`}>
+      <NameList lines={skipped.map(({ name, reason }) => [name, reason])} />
+    </Fold>
+  );
+}
+
+/** Names that share the bits of another. */
+export function AliasesFold({ aliases }: { readonly aliases: Readonly<Record<string, string>> }): JSX.Element | null {
+  const pairs = Object.entries(aliases);
+  if (pairs.length === 0) return null;
+  return (
+    <Fold summary={`${plural(pairs.length, 'tied name')}`}>
+      <NameList lines={pairs.map(([alias, owner]) => [alias, `shares the bits of ${owner}`])} />
+    </Fold>
+  );
+}

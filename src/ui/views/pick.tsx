@@ -1,0 +1,99 @@
+import type { JSX } from 'preact';
+import { canOpenFolders, chosenFiles, type Picked, pickSource, reopen } from '../folders.js';
+import type { Source } from '../state.js';
+import { NoticeBox, StageHeading } from './parts.js';
+
+/** The choice of a checkpoint folder. */
+export function Pick(props: {
+  readonly notice: string | undefined;
+  readonly recent: readonly FileSystemDirectoryHandle[];
+  readonly open: (picking: Promise<Picked<Source>>) => void;
+  readonly forget: () => void;
+}): JSX.Element {
+  const { open } = props;
+  return (
+    <div class="pick">
+      <section class="card dropzone">
+        <StageHeading>Turn a DeepSpeed checkpoint into model weights</StageHeading>
+        <p class="lead">
+          Open the folder of a training run. You get <code>model.safetensors</code> or <code>pytorch_model.bin</code> in
+          fp32, fp16 or bf16, exact to the bit. Nothing is installed and nothing leaves this machine.
+        </p>
+        {props.notice && <NoticeBox tone="problem">{props.notice}</NoticeBox>}
+        <div class="actions">
+          {canOpenFolders() ? (
+            <button type="button" class="primary" onClick={() => open(pickSource())}>
+              Choose a folder
+            </button>
+          ) : (
+            <FolderInput open={open} />
+          )}
+          <button type="button" onClick={() => open(Promise.resolve(sample()))}>
+            Try a sample
+          </button>
+        </div>
+        <p class="hint">or drop a folder anywhere on this page</p>
+      </section>
+      <div class="columns">
+        {props.recent.length > 0 && (
+          <section aria-labelledby="recent">
+            <div class="title-row">
+              <h2 id="recent">Recent folders</h2>
+              <button type="button" class="quiet" onClick={props.forget}>
+                Clear list
+              </button>
+            </div>
+            <ul class="recent">
+              {props.recent.map((handle, i) => (
+                // Two folders may have the same name.
+                <li key={`${i} ${handle.name}`}>
+                  <button type="button" onClick={() => open(reopen(handle))}>
+                    {handle.name}
+                  </button>
+                </li>
+              ))}
+            </ul>
+          </section>
+        )}
+        <section aria-labelledby="which">
+          <h2 id="which">Which folder?</h2>
+          <p>
+            The one that holds the file <code>latest</code>, or a <code>global_step</code> folder itself. ZeRO stages 0
+            to 3 are read.
+          </p>
+        </section>
+        <pre class="example">{EXAMPLE}</pre>
+      </div>
+    </div>
+  );
+}
+
+const EXAMPLE = `my-run/
+├─ config.json
+├─ latest
+└─ global_step1000/
+   ├─ …_model_states.pt
+   └─ …_optim_states.pt`;
+
+/** The road of browsers that cannot open folders in place. */
+function FolderInput({ open }: { readonly open: (picking: Promise<Picked<Source>>) => void }): JSX.Element {
+  return (
+    <label class="button primary">
+      Choose a folder
+      <input
+        type="file"
+        name="folder"
+        class="visually-hidden"
+        ref={(input) => {
+          if (input) input.webkitdirectory = true;
+        }}
+        onChange={({ currentTarget: { files } }) => files && open(Promise.resolve(chosenFiles(files)))}
+      />
+    </label>
+  );
+}
+
+/** The small checkpoint that is served beside the page. */
+function sample(): Source {
+  return { name: 'sample', ref: { kind: 'sample', url: new URL('./sample/', document.baseURI).href } };
+}

@@ -1,0 +1,165 @@
+import type { JSX } from 'preact';
+import { useEffect, useMemo } from 'preact/hooks';
+import type { ConvertStats } from '../../engine/backend.js';
+import type { Report as RunReport, TensorReport } from '../../engine/report.js';
+import type { FolderFile } from '../../worker/protocol.js';
+import { formatBytes, formatCount, formatRate, formatSeconds, plural } from '../format.js';
+import { dtypeLabel } from '../labels.js';
+import type { ReportState, Send } from '../state.js';
+import { AliasesFold, Facts, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
+
+/** What was written, what was proven, and what the user should know. */
+export function Report({ state, send }: { readonly state: ReportState; readonly send: Send }): JSX.Element {
+  const { outcome, destination } = state;
+  const { report, downloads } = outcome;
+  const failed = report.checks.filter(({ status }) => status === 'failed').length;
+  return (
+    <>
+      <section class="card">
+        <StageHeading>{failed > 0 ? `Written, but ${plural(failed, 'check')} failed` : 'Done'}</StageHeading>
+        <p class="lead">
+          {plural(report.files.length, 'file')}, {formatBytes(report.bytesWritten)}, in {formatSeconds(report.seconds)}
+          {destination.ref.kind === 'directory' && (
+            <>
+              , written to <strong>{destination.name}</strong>
+            </>
+          )}
+          .
+        </p>
+        {downloads.length > 0 ? <Downloads files={downloads} /> : <Files report={report} />}
+        <Facts
+          facts={[
+            ['Speed', formatRate(report.bytesWritten / Math.max(report.seconds, 0.001))],
+            ['Read', formatBytes(report.bytesRead)],
+            ['Tensors', formatCount(report.tensors.length)],
+            ['Precision', precisions(report.tensors), 'wide'],
+            ['Converter', `${report.backend.name === 'gpu' ? 'GPU' : 'CPU'}: ${report.backend.description}`],
+            [
+              'Left to the CPU',
+              report.backend.name === 'gpu' && report.backend.jobsOnCpu > 0
+                ? plural(report.backend.jobsOnCpu, 'job')
+                : undefined,
+            ],
+          ]}
+        />
+        <div class="actions">
+          <SaveReport report={report} />
+          <button type="button" onClick={() => send({ type: 'back' })}>
+            Convert again
+          </button>
+          <button type="button" onClick={() => send({ type: 'restart' })}>
+            Another folder
+          </button>
+        </div>
+      </section>
+      <section class="card" aria-labelledby="checks">
+        <h2 id="checks">Checks</h2>
+        <ul class="checks">
+          {report.checks.map(({ id, status, detail }) => (
+            <li key={id} class={status}>
+              <strong>{CHECK_STATUS[status]}</strong> {detail}
+            </li>
+          ))}
+        </ul>
+        <Warnings warnings={report.warnings} />
+        <ValuesFold tensors={report.tensors} />
+        <AliasesFold aliases={report.aliases} />
+        <SkippedFold skipped={report.skipped} />
+      </section>
+    </>
+  );
+}
+
+const CHECK_STATUS = { passed: 'Passed.', failed: 'Failed.', 'not-checkable': 'Not checkable.' } as const;
+
+function Files({ report }: { readonly report: RunReport }): JSX.Element {
+  return (
+    <ul class="files" data-testid="written-files">
+      {report.files.map(({ path, byteLength }) => (
+        <li key={path}>
+          <code>{path}</code>
+          <span class="size">{formatBytes(byteLength)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Links to the finished files in the browser's storage. */
+function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.Element {
+  const links = useMemo(
+    () => files.map(({ path, file }) => ({ path, size: file.size, url: URL.createObjectURL(file) })),
+    [files],
+  );
+  useEffect(
+    () => () => {
+      for (const { url } of links) URL.revokeObjectURL(url);
+    },
+    [links],
+  );
+  return (
+    <ul class="files" data-testid="downloads">
+      {links.map(({ path, size, url }) => (
+        <li key={path}>
+          <a href={url} download={path}>
+            Download <code>{path}</code>
+          </a>
+          <span class="size">{formatBytes(size)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The whole report as a file. */
+function SaveReport({ report }: { readonly report: RunReport }): JSX.Element {
+  const url = useMemo(
+    () => URL.createObjectURL(new Blob([JSON.stringify(report, undefined, 2)], { type: 'application/json' })),
+    [report],
+  );
+  useEffect(() => () => URL.revokeObjectURL(url), [url]);
+  return (
+    <a class="button" href={url} download="unshard-report.json">
+      Save report
+    </a>
+  );
+}
+
+/** `fp32 → bf16 (112), int64 (3)`: how many tensors went from which dtype to which. */
+function precisions(tensors: readonly TensorReport[]): string {
+  const counts = new Map<string, number>();
+  for (const { from, to } of tensors) {
+    const label = from === to ? dtypeLabel(from) : `${dtypeLabel(from)} → ${dtypeLabel(to)}`;
+    counts.set(label, (counts.get(label) ?? 0) + 1);
+  }
+  return [...counts].map(([label, count]) => `${label} (${formatCount(count)})`).join(', ');
+}
+
+/** The tensors with values that did not pass unchanged in kind. */
+function ValuesFold({ tensors }: { readonly tensors: readonly TensorReport[] }): JSX.Element | null {
+  const lines = tensors.flatMap(({ name, stats }): [string, string][] => {
+    const text = stats ? valuesText(stats) : '';
+    return text ? [[name, text]] : [];
+  });
+  if (lines.length === 0) return null;
+  return (
+    <details open>
+      <summary>{plural(lines.length, 'tensor')} with special values</summary>
+      <NameList lines={lines} />
+    </details>
+  );
+}
+
+/** `3 too large, 1 became zero, 2 NaN, 1 infinite`, without the zeros. */
+export function valuesText({ overflow, underflow, nan, inf }: ConvertStats): string {
+  const counts: readonly (readonly [number, string])[] = [
+    [overflow, 'too large'],
+    [underflow, 'became zero'],
+    [nan, 'NaN'],
+    [inf, 'infinite'],
+  ];
+  return counts
+    .filter(([count]) => count > 0)
+    .map(([count, what]) => `${formatCount(count)} ${what}`)
+    .join(', ');
+}

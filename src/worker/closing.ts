@@ -1,0 +1,60 @@
+/**
+ * Watches the closing of output files: a browser checks each finished file before it appears, which may take longer than
+ * writing it, and tells nothing meanwhile.
+ *
+ * @module
+ */
+
+import type { OutputTree } from '../io/types.js';
+
+/** What is known of the files that are being closed, and of those that were. */
+export interface Closing {
+  /** Files that are being closed, oldest first. */
+  readonly closing: readonly string[];
+  /** Seconds of closing per gigabyte over the files that were closed; absent before the first one of any size. */
+  readonly secondsPerGigabyte?: number;
+}
+
+/** Files smaller than this, in bytes, say nothing about the time that a gigabyte takes. */
+const LEAST_BYTES = 1_000_000;
+
+/** Wraps a tree of outputs, so that `watch` tells how its closing goes. */
+export function watchClosing(output: OutputTree): { readonly output: OutputTree; watch(): Closing } {
+  const closing = new Set<string>();
+  let bytes = 0;
+  let seconds = 0;
+
+  async function create(path: string, byteLength: number): ReturnType<OutputTree['create']> {
+    const sink = await output.create(path, byteLength);
+    return {
+      write: (offset, part) => sink.write(offset, part),
+      abort: () => sink.abort(),
+      async close() {
+        const started = performance.now();
+        closing.add(path);
+        try {
+          await sink.close();
+        } finally {
+          closing.delete(path);
+        }
+        if (byteLength < LEAST_BYTES) return;
+        bytes += byteLength;
+        seconds += (performance.now() - started) / 1000;
+      },
+    };
+  }
+
+  return {
+    output: {
+      name: output.name,
+      create,
+      has: (path) => output.has(path),
+      open: (path) => output.open(path),
+      remove: (path) => output.remove(path),
+    },
+    watch: () => ({
+      closing: [...closing],
+      ...(bytes === 0 ? {} : { secondsPerGigabyte: (seconds * 1e9) / bytes }),
+    }),
+  };
+}

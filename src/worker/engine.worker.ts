@@ -1,0 +1,120 @@
+/**
+ * The engine worker: owns the checkpoint that is open, the sources, the sinks and the backend. The page talks to it
+ * through `client.ts`.
+ *
+ * @module
+ */
+
+import { expose } from 'comlink';
+import { type FileTree, type Inventory, inspect, plan, run, UnshardError } from '../index.js';
+import { openBackend } from './backends.js';
+import { watchClosing } from './closing.js';
+import { findCollisions } from './collisions.js';
+import { registerErrorHandler } from './errors.js';
+import { openInput, openOutput } from './places.js';
+import type { EngineApi, InputRef } from './protocol.js';
+import { throttle } from './throttle.js';
+import { viewCheckpoint, viewPlan } from './views.js';
+
+/** Time between two messages of progress, in milliseconds: as often as an eye can follow a figure. */
+const PROGRESS_MS = 100;
+
+/** The checkpoint that was inspected last. */
+interface OpenCheckpoint {
+  readonly input: InputRef;
+  readonly tree: FileTree;
+  readonly inventory: Inventory;
+}
+
+let open: OpenCheckpoint | undefined;
+let job = new AbortController();
+
+/** A new job ends the one before it. */
+function startJob(): AbortSignal {
+  job.abort();
+  job = new AbortController();
+  return job.signal;
+}
+
+function checkpoint(): OpenCheckpoint {
+  if (!open) throw new Error('No checkpoint was inspected.');
+  return open;
+}
+
+const api: EngineApi = {
+  async inspect(input, tag, onProgress) {
+    const signal = startJob();
+    const progress = throttle(onProgress, PROGRESS_MS);
+    try {
+      const tree = await openInput(input, signal);
+      const inventory = await inspect(tree, {
+        signal,
+        onProgress: progress.push,
+        ...(tag === undefined ? {} : { tag }),
+      });
+      open = { input, tree, inventory };
+      return viewCheckpoint(inventory);
+    } finally {
+      progress.stop();
+    }
+  },
+
+  async plan(options) {
+    return viewPlan(plan(checkpoint().inventory, options));
+  },
+
+  async collisions(options, output) {
+    const { input, inventory } = checkpoint();
+    return findCollisions(plan(inventory, options), input, output);
+  },
+
+  async converter(choice) {
+    const backend = await openBackend(choice);
+    if (!backend) return undefined;
+    const { name, description } = backend;
+    await backend.close();
+    return { name, description };
+  },
+
+  async run({ options, output: place, backend: choice, overwrite }, onProgress) {
+    const signal = startJob();
+    const { tree, inventory } = checkpoint();
+    const made = plan(inventory, options);
+    const backend = await openBackend(choice);
+    if (!backend) throw noGpu();
+    const progress = throttle(onProgress, PROGRESS_MS);
+    try {
+      const destination = await openOutput(place);
+      const { output, watch } = watchClosing(destination.tree);
+      const report = await run(made, {
+        input: tree,
+        output,
+        backend,
+        overwrite,
+        signal,
+        onProgress: (step) => progress.push({ ...step, ...watch() }),
+      });
+      return { report, downloads: await destination.downloads(report.files) };
+    } finally {
+      progress.stop();
+      await backend.close();
+    }
+  },
+
+  async cancel() {
+    job.abort(new DOMException('Cancelled.', 'AbortError'));
+  },
+};
+
+function noGpu(): UnshardError {
+  return new UnshardError({
+    kind: 'gpu',
+    code: 'no-adapter',
+    message: 'This browser offers no GPU.',
+    advice: 'Choose another converter.',
+    facts: {},
+  });
+}
+
+registerErrorHandler();
+expose(api);

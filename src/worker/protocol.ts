@@ -1,0 +1,117 @@
+/**
+ * What crosses between the page and the engine worker: descriptors of folders, views of the inventory and the plan,
+ * progress, reports. All of it is structured-cloneable data; sources, sinks and backends never leave the worker.
+ *
+ * @module
+ */
+
+import type { DType } from '../base/dtype.js';
+import type { InspectProgress } from '../checkpoints/inspect.js';
+import type { Inventory, Origin } from '../checkpoints/inventory.js';
+import type { Report, RunProgress } from '../engine/report.js';
+import type { Plan, PlanOptions } from '../plan/plan.js';
+import type { Closing } from './closing.js';
+
+/** A checkpoint folder, as the page got hold of it. */
+export type InputRef =
+  | { readonly kind: 'directory'; readonly handle: FileSystemDirectoryHandle }
+  /** Files of a folder from a file input or a drop, for browsers without the File System Access API. */
+  | { readonly kind: 'files'; readonly name: string; readonly files: readonly FolderFile[] }
+  /** `url` is absolute and ends with `/`; it holds a `manifest.json`. */
+  | { readonly kind: 'sample'; readonly url: string };
+
+/** A file of a folder. The path is relative to the folder; cloning a `File` may lose it. */
+export interface FolderFile {
+  readonly path: string;
+  readonly file: File;
+}
+
+/** Where the files go: a folder on disk, or the browser's own storage and from there to its downloads. */
+export type OutputRef =
+  | { readonly kind: 'directory'; readonly handle: FileSystemDirectoryHandle }
+  | { readonly kind: 'download' };
+
+/** `auto` takes a hardware GPU where there is one, else the CPU. A software adapter is used for `gpu` alone. */
+export type BackendChoice = 'auto' | 'gpu' | 'cpu';
+
+/** What a choice of backend comes to on this machine. */
+export interface Converter {
+  readonly name: 'cpu' | 'gpu';
+  readonly description: string;
+}
+
+/** How far a run is, and which files the browser is checking before they appear. */
+export type ConvertProgress = RunProgress & Closing;
+
+/** A line of the table of tensors. `to` is absent where no plan could be made. */
+export interface TensorRow {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly origin: Origin;
+  readonly from: DType;
+  readonly to?: DType;
+}
+
+/** What the page shows of an inventory. */
+export interface CheckpointView
+  extends Pick<
+    Inventory,
+    'folder' | 'layout' | 'tag' | 'tags' | 'aliases' | 'skipped' | 'warnings' | 'problems' | 'facts'
+  > {
+  readonly tensors: readonly TensorRow[];
+  /** Source files that hold tensors or configuration, and their bytes. */
+  readonly sourceFiles: number;
+  readonly sourceBytes: number;
+}
+
+/** What the page shows of a plan. */
+export interface PlanView extends Pick<Plan, 'options' | 'aliases' | 'skipped' | 'warnings' | 'totals'> {
+  readonly tensors: readonly TensorRow[];
+  readonly files: readonly FileView[];
+}
+
+/** An output file. */
+export interface FileView {
+  readonly path: string;
+  readonly byteLength: number;
+}
+
+/** Names of the plan that are taken in the folder of destination. */
+export interface Collisions {
+  /** Files that would be replaced. */
+  readonly existing: readonly string[];
+  /** Those that belong to the checkpoint itself: they must not be replaced. */
+  readonly sources: readonly string[];
+}
+
+/** A run of the plan that the options make of the checkpoint inspected last. */
+export interface RunRequest {
+  readonly options: PlanOptions;
+  readonly output: OutputRef;
+  readonly backend: BackendChoice;
+  readonly overwrite: boolean;
+}
+
+/** The result of a run. `downloads` is empty where the files went to a folder. */
+export interface Outcome {
+  readonly report: Report;
+  readonly downloads: readonly FolderFile[];
+}
+
+/**
+ * What the worker answers. It holds the checkpoint that was inspected last; one `inspect` or `run` goes at a time and
+ * `cancel` ends it, so that it rejects with an `AbortError`. Failures are `UnshardError`s.
+ */
+export interface EngineApi {
+  inspect(
+    input: InputRef,
+    tag: string | undefined,
+    onProgress: (progress: InspectProgress) => void,
+  ): Promise<CheckpointView>;
+  plan(options: PlanOptions): Promise<PlanView>;
+  collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
+  /** Undefined where the choice cannot be had. */
+  converter(choice: BackendChoice): Promise<Converter | undefined>;
+  run(request: RunRequest, onProgress: (progress: ConvertProgress) => void): Promise<Outcome>;
+  cancel(): Promise<void>;
+}

@@ -1,0 +1,30 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { temporaryFolder, unshard } from '../helpers/cli.js';
+import { checkpointPath, expectedOf, FIXTURE_NAMES, PRECISIONS } from '../helpers/fixtures.js';
+import { readSafetensors, sha256 } from '../helpers/safetensors.js';
+
+describe.each(FIXTURE_NAMES)('%s', (name) => {
+  test.each(PRECISIONS)('gives the expected tensors in %s', async (precision) => {
+    const out = await temporaryFolder();
+    const { code, stderr } = await unshard(checkpointPath(name), out, '--dtype', precision, '--overflow', 'inf');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+
+    const expected = expectedOf(name);
+    const bytes = await readFile(join(out, 'model.safetensors'));
+    const { metadata, tensors } = readSafetensors(bytes);
+    const found = Object.fromEntries([...tensors].map(([tensor, { shape, sha256 }]) => [tensor, { shape, sha256 }]));
+    const wanted = Object.fromEntries(
+      Object.entries(expected.tensors).map(([tensor, entry]) => [
+        tensor,
+        { shape: entry.shape, sha256: entry.sha256[precision] },
+      ]),
+    );
+    expect(found).toEqual(wanted);
+    expect(metadata).toEqual({ format: 'pt', ...expected.aliases });
+    if (Object.keys(expected.aliases).length === 0) {
+      expect(sha256(bytes)).toBe(expected.safetensors_sha256[precision]);
+    }
+  });
+});

@@ -1,0 +1,86 @@
+import { crc32 as zlibCrc32 } from 'hash-wasm';
+import { describe, expect, it } from 'vitest';
+import { combineCrc32, crc32 } from '../../../src/base/crc32.js';
+
+const ascii = (text: string) => new TextEncoder().encode(text);
+
+/** The CRC one bit at a time, as the definition has it. */
+function slowCrc32(bytes: Uint8Array): number {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  }
+  return ~crc >>> 0;
+}
+
+/** Bytes without a pattern; the same on every run. */
+function noise(length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let state = 0x12345678;
+  for (let i = 0; i < length; i++) {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0;
+    bytes[i] = state >>> 24;
+  }
+  return bytes;
+}
+
+/** `zlib.crc32` of Python, taken over 2^33 zero bytes. */
+const CRC_OF_EIGHT_GIB_OF_ZEROS = 0x41d912ff;
+
+describe('crc32', () => {
+  it('gives the check value of the CRC catalogue', () => {
+    expect(crc32(ascii('123456789'))).toBe(0xcbf43926);
+  });
+
+  it('is 0 for no bytes, whatever the alignment of the view', () => {
+    const buffer = new ArrayBuffer(8);
+    for (let offset = 0; offset < 8; offset++) expect(crc32(new Uint8Array(buffer, offset, 0))).toBe(0);
+  });
+
+  it('agrees with the definition at every alignment and length around its steps', () => {
+    const bytes = noise(80);
+    for (let offset = 0; offset < 5; offset++) {
+      for (let length = 0; offset + length <= bytes.length; length++) {
+        const view = bytes.subarray(offset, offset + length);
+        expect(crc32(view), `offset ${offset}, length ${length}`).toBe(slowCrc32(view));
+      }
+    }
+  });
+
+  it('agrees with another implementation on a long run', async () => {
+    const bytes = noise(1_000_003);
+    expect(crc32(bytes)).toBe(Number.parseInt(await zlibCrc32(bytes), 16));
+  });
+
+  it('goes on from the CRC of what came before', () => {
+    const bytes = noise(1000);
+    for (const cut of [0, 1, 15, 16, 17, 500, 999, 1000]) {
+      expect(crc32(bytes.subarray(cut), crc32(bytes.subarray(0, cut)))).toBe(slowCrc32(bytes));
+    }
+  });
+});
+
+describe('combineCrc32', () => {
+  it('equals the CRC of both pieces in a row', () => {
+    const bytes = noise(70_000);
+    for (const cut of [0, 1, 7, 32_768, 65_535, 69_999, 70_000]) {
+      const [head, tail] = [bytes.subarray(0, cut), bytes.subarray(cut)];
+      expect(combineCrc32(slowCrc32(head), slowCrc32(tail), tail.length), `cut at ${cut}`).toBe(slowCrc32(bytes));
+    }
+  });
+
+  it('does not depend on how three pieces are joined, for lengths of many GiB', () => {
+    const [a, b, c] = [0xdeadbeef, 0x00c0ffee, 0xffffffff];
+    const [lengthOfB, lengthOfC] = [2 ** 33 + 5, 2 ** 52 + 12_345];
+    const leftFirst = combineCrc32(combineCrc32(a, b, lengthOfB), c, lengthOfC);
+    const rightFirst = combineCrc32(a, combineCrc32(b, c, lengthOfC), lengthOfB + lengthOfC);
+    expect(leftFirst).toBe(rightFirst);
+  });
+
+  it('knows the CRC of 8 GiB of zeros', () => {
+    let crc = crc32(new Uint8Array(1));
+    for (let length = 1; length < 2 ** 33; length *= 2) crc = combineCrc32(crc, crc, length);
+    expect(crc).toBe(CRC_OF_EIGHT_GIB_OF_ZEROS);
+  });
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from 'vitest';
+import { matches, precisionOf, resolveOptions } from '../../../src/plan/options.js';
+import { detailOf } from '../../helpers/errors.js';
+
+describe('resolveOptions', () => {
+  test('fills in the defaults', () => {
+    expect(resolveOptions({})).toEqual({
+      dtype: 'fp32',
+      format: 'safetensors',
+      excludeFrozen: false,
+      duplicateTied: false,
+      overflow: 'error',
+      dtypeFor: [],
+    });
+  });
+
+  test('keeps what was given', () => {
+    expect(resolveOptions({ dtype: 'bf16', maxShardSize: 5e9 })).toMatchObject({ dtype: 'bf16', maxShardSize: 5e9 });
+  });
+
+  test.each([
+    [{ dtype: 'fp8' }, 'dtype', 'fp8'],
+    [{ format: 'gguf' }, 'format', 'gguf'],
+    [{ overflow: 'wrap' }, 'overflow', 'wrap'],
+    [{ maxShardSize: 5 }, 'maxShardSize', 5],
+    [{ maxShardSize: 1000.5 }, 'maxShardSize', 1000.5],
+    [{ dtypeFor: [{ pattern: '*', dtype: 'int8' }] }, 'dtypeFor', 'int8'],
+  ])('refuses %j', (options, option, found) => {
+    const detail = detailOf(() => resolveOptions(options as Parameters<typeof resolveOptions>[0]));
+    expect(detail).toMatchObject({ kind: 'usage', code: 'option-bad', facts: { option, found } });
+  });
+});
+
+describe('matches', () => {
+  test.each([
+    ['a.b', 'a.b', true],
+    ['a.b', 'a.bc', false],
+    ['*', 'anything', true],
+    ['*norm*', 'model.norm.weight', true],
+    ['model.*.weight', 'model.layers.0.weight', true],
+    ['model.*.weight', 'model.weight', false],
+    ['*.bias', 'a.bias', true],
+    ['*.bias', 'a.bias2', false],
+    ['ab*ba', 'aba', false],
+    ['a*b*c', 'aXbYc', true],
+    ['a*b*c', 'acb', false],
+    ['a.b', 'aXb', false],
+  ])('%s and %s: %s', (pattern, name, expected) => {
+    expect(matches(pattern, name)).toBe(expected);
+  });
+});
+
+test('precisionOf takes the first pattern that matches, else the general precision', () => {
+  const options = resolveOptions({
+    dtype: 'bf16',
+    dtypeFor: [
+      { pattern: '*norm*', dtype: 'fp32' },
+      { pattern: '*.weight', dtype: 'fp16' },
+    ],
+  });
+  expect(precisionOf('norm.weight', options)).toBe('fp32');
+  expect(precisionOf('fc.weight', options)).toBe('fp16');
+  expect(precisionOf('fc.bias', options)).toBe('bf16');
+});

@@ -1,0 +1,301 @@
+import { describe, expect, it } from 'vitest';
+import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
+import type { Failure } from '../../../src/ui/failure.js';
+import { type Event, obstacle, type PlanState, reduce, type Source, START, type State } from '../../../src/ui/state.js';
+import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/protocol.js';
+
+const source: Source = { name: 'run', ref: { kind: 'sample', url: 'https://example.org/sample/' } };
+const other: Source = { name: 'other', ref: { kind: 'sample', url: 'https://example.org/other/' } };
+const destination = { name: 'Downloads', ref: { kind: 'download' } } as const;
+const failure: Failure = { message: 'The file is short.', advice: 'Copy it again.', code: 'short-file' };
+const nothingTaken = { existing: [], sources: [] };
+
+const checkpoint: CheckpointView = {
+  folder: 'run',
+  layout: 'deepspeed-zero2',
+  tag: { tag: 'global_step3', path: 'global_step3', latest: true },
+  tags: [],
+  tensors: [],
+  aliases: {},
+  skipped: [],
+  warnings: [],
+  problems: [],
+  facts: { ranks: 3, elements: 10, uninterpretedObjects: 0, dangerousGlobals: [] },
+  sourceFiles: 4,
+  sourceBytes: 1000,
+};
+
+const plan: PlanView = {
+  options: {
+    dtype: 'fp32',
+    format: 'safetensors',
+    excludeFrozen: false,
+    duplicateTied: false,
+    overflow: 'error',
+    dtypeFor: [],
+  },
+  aliases: {},
+  skipped: [],
+  warnings: [],
+  totals: { tensors: 1, elements: 10, outputBytes: 40, inputBytes: 40 },
+  tensors: [],
+  files: [{ path: 'model.safetensors', byteLength: 40 }],
+};
+
+const outcome: Outcome = {
+  downloads: [],
+  report: {
+    version: 1,
+    options: plan.options,
+    backend: { name: 'cpu', description: 'a test', jobsOnCpu: 0 },
+    files: plan.files,
+    tensors: [],
+    aliases: {},
+    skipped: [],
+    warnings: [],
+    checks: [],
+    bytesRead: 40,
+    bytesWritten: 40,
+    seconds: 1,
+  },
+};
+
+const progress = {
+  written: 10,
+  total: 40,
+  file: 'model.safetensors',
+  filesDone: 0,
+  files: 1,
+  phase: 'write',
+  closing: [],
+} as const;
+
+/** The state after the events, from the start. */
+function reach(...events: Event[]): State {
+  return events.reduce(reduce, START);
+}
+
+const INSPECTED: Event[] = [
+  { type: 'opened', source },
+  { type: 'inspected', checkpoint },
+];
+const READY: Event[] = [
+  ...INSPECTED,
+  { type: 'planned', plan },
+  { type: 'destination', destination },
+  { type: 'collisions', collisions: nothingTaken },
+];
+const RUNNING: Event[] = [...READY, { type: 'started', now: 0 }];
+
+function planState(...events: Event[]): PlanState {
+  const state = reach(...events);
+  if (state.stage !== 'plan') throw new Error(`The page is in the stage ${state.stage}.`);
+  return state;
+}
+
+describe('picking and inspecting', () => {
+  it('goes from a folder over its inspection to the plan with the default choices', () => {
+    expect(reach({ type: 'opened', source })).toEqual({ stage: 'inspecting', source, from: { stage: 'pick' } });
+    expect(reach(...INSPECTED)).toMatchObject({
+      stage: 'plan',
+      source,
+      checkpoint,
+      choices: DEFAULT_CHOICES,
+      planning: { kind: 'working' },
+    });
+  });
+
+  it('keeps the newest progress', () => {
+    const first = { done: 1, total: 4, file: 'a' };
+    const second = { done: 2, total: 4, file: 'b' };
+    const state = reach(
+      { type: 'opened', source },
+      { type: 'inspect-progress', progress: first },
+      { type: 'inspect-progress', progress: second },
+    );
+    expect(state).toMatchObject({ stage: 'inspecting', progress: second });
+  });
+
+  it('goes back to the start when it is cancelled', () => {
+    expect(reach({ type: 'opened', source }, { type: 'cancelled' })).toEqual(START);
+  });
+
+  it('shows a failure and goes back to the start from it', () => {
+    const failed: Event[] = [
+      { type: 'opened', source },
+      { type: 'failed', failure },
+    ];
+    expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' } });
+    expect(reach(...failed, { type: 'back' })).toEqual(START);
+  });
+
+  it('opens another folder in every stage but while it writes', () => {
+    const opened = { stage: 'inspecting', source: other };
+    expect(reach(...INSPECTED, { type: 'opened', source: other })).toMatchObject(opened);
+    expect(reach(...RUNNING, { type: 'finished', outcome }, { type: 'opened', source: other })).toMatchObject(opened);
+    expect(reach(...RUNNING, { type: 'opened', source: other })).toMatchObject({ stage: 'running' });
+  });
+
+  it('drops the notice when a folder was opened', () => {
+    const notice: Event = { type: 'notice', message: 'That is a file.' };
+    expect(reach(notice)).toEqual({ stage: 'pick', notice: 'That is a file.' });
+    expect(reach(notice, { type: 'opened', source }, { type: 'cancelled' })).toEqual(START);
+  });
+});
+
+describe('another tag', () => {
+  const choices = { dtype: 'bf16' } as const;
+  const chosen: Event[] = [...READY, { type: 'chose', choices }, { type: 'tag', tag: 'global_step1' }];
+
+  it('inspects the tag and keeps choices and destination', () => {
+    expect(reach(...chosen)).toMatchObject({ stage: 'inspecting', source, tag: 'global_step1' });
+    const state = planState(...chosen, { type: 'inspected', checkpoint });
+    expect(state).toMatchObject({ choices: { dtype: 'bf16' }, destination, planning: { kind: 'working' } });
+    expect(state.collisions).toBeUndefined();
+  });
+
+  it('leads back to the tag before it when it is cancelled or fails', () => {
+    expect(reach(...chosen, { type: 'cancelled' })).toMatchObject({ stage: 'plan', choices: { dtype: 'bf16' } });
+    expect(reach(...chosen, { type: 'failed', failure }, { type: 'back' })).toMatchObject({
+      stage: 'plan',
+      choices: { dtype: 'bf16' },
+    });
+  });
+});
+
+describe('the choices', () => {
+  it('make the plan out of date, keep it in sight, and ask about existing files anew', () => {
+    const state = planState(
+      ...INSPECTED,
+      { type: 'planned', plan },
+      { type: 'destination', destination },
+      { type: 'collisions', collisions: { existing: ['model.safetensors'], sources: [] } },
+      { type: 'overwrite', overwrite: true },
+      { type: 'chose', choices: { format: 'bin' } },
+    );
+    expect(state).toMatchObject({ planning: { kind: 'working', last: plan }, overwrite: false, destination });
+    expect(state.collisions).toBeUndefined();
+  });
+
+  it('are incomplete while the size that was typed is none', () => {
+    const custom: Event = { type: 'chose', choices: { shardSize: 'custom', customSize: 'four' } };
+    expect(planState(...READY, custom)).toMatchObject({ planning: { kind: 'incomplete', last: plan } });
+    const typed: Event = { type: 'chose', choices: { customSize: '4 GB' } };
+    expect(planState(...READY, custom, typed)).toMatchObject({ planning: { kind: 'working' } });
+  });
+
+  it('survive a failed run, a cancelled run, and a second conversion', () => {
+    const run: Event[] = [
+      ...INSPECTED,
+      { type: 'chose', choices: { dtype: 'fp16' } },
+      { type: 'planned', plan },
+      { type: 'destination', destination },
+      { type: 'collisions', collisions: nothingTaken },
+      { type: 'started', now: 0 },
+    ];
+    const kept = { stage: 'plan', choices: { dtype: 'fp16' } };
+    expect(reach(...run, { type: 'failed', failure }, { type: 'back' })).toMatchObject({ ...kept, destination });
+    expect(reach(...run, { type: 'cancelling' }, { type: 'cancelled' })).toMatchObject({ ...kept, destination });
+    const again = planState(...run, { type: 'finished', outcome }, { type: 'back' });
+    expect(again).toMatchObject(kept);
+    expect(again.destination).toBeUndefined();
+  });
+});
+
+describe('the run', () => {
+  it('starts from a plan that nothing stands against', () => {
+    expect(reach(...RUNNING)).toMatchObject({
+      stage: 'running',
+      plan,
+      destination,
+      cancelling: false,
+      samples: [{ at: 0, bytes: 0 }],
+    });
+  });
+
+  it('does not start before everything is known', () => {
+    expect(reach(...READY.slice(0, -1), { type: 'started', now: 0 })).toMatchObject({ stage: 'plan' });
+  });
+
+  it('keeps progress with its times', () => {
+    expect(reach(...RUNNING, { type: 'run-progress', progress, now: 50 })).toMatchObject({
+      progress,
+      samples: [
+        { at: 0, bytes: 0 },
+        { at: 50, bytes: 10 },
+      ],
+    });
+  });
+
+  it('stays until the engine has cleaned up after a cancel', () => {
+    expect(reach(...RUNNING, { type: 'cancelling' })).toMatchObject({ stage: 'running', cancelling: true });
+  });
+
+  it('looks up the names at the destination again after it was cancelled or failed', () => {
+    expect(planState(...RUNNING, { type: 'cancelled' }).collisions).toBeUndefined();
+    const state = reach(...RUNNING, { type: 'failed', failure });
+    expect(state.stage === 'failed' && state.from.stage === 'plan' && state.from.collisions).toBeUndefined();
+  });
+
+  it('ends in the report', () => {
+    expect(reach(...RUNNING, { type: 'finished', outcome })).toMatchObject({ stage: 'report', outcome, destination });
+  });
+
+  it('is not left for the start', () => {
+    expect(reach(...RUNNING, { type: 'restart' })).toMatchObject({ stage: 'running' });
+    expect(reach(...RUNNING, { type: 'finished', outcome }, { type: 'restart' })).toEqual(START);
+  });
+});
+
+describe('events of a job that was left', () => {
+  const late: Event[] = [
+    { type: 'inspected', checkpoint },
+    { type: 'inspect-progress', progress: { done: 1, total: 2, file: 'a' } },
+    { type: 'planned', plan },
+    { type: 'collisions', collisions: nothingTaken },
+    { type: 'run-progress', progress, now: 1 },
+    { type: 'finished', outcome },
+    { type: 'cancelled' },
+    { type: 'failed', failure },
+  ];
+
+  it.each(late)('$type changes nothing at the start', (event) => {
+    expect(reach(event)).toBe(START);
+  });
+});
+
+describe('the obstacle', () => {
+  const problem = { kind: 'missing-shard', code: 'missing-rank', message: 'm', advice: 'a', facts: {} } as const;
+
+  it('is none when plan, destination and names are known', () => {
+    expect(obstacle(planState(...READY))).toBeUndefined();
+  });
+
+  it.each<[string, PlanState]>([
+    ['problems', { ...planState(...READY), checkpoint: { ...checkpoint, problems: [problem] } }],
+    ['options', planState(...READY, { type: 'refused', failure })],
+    ['size', planState(...READY, { type: 'chose', choices: { shardSize: 'custom', customSize: '' } })],
+    ['where to write', planState(...INSPECTED, { type: 'planned', plan })],
+    ['Looking', planState(...READY, { type: 'chose', choices: { dtype: 'bf16' } })],
+    ['Looking', planState(...READY, { type: 'destination', destination })],
+    ['GPU', planState(...READY, { type: 'converter', choice: 'auto', converter: null })],
+    [
+      'never replaced',
+      planState(...READY, { type: 'collisions', collisions: { existing: ['config.json'], sources: ['config.json'] } }),
+    ],
+    [
+      'replace the existing',
+      planState(...READY, { type: 'collisions', collisions: { existing: ['model.safetensors'], sources: [] } }),
+    ],
+  ])('speaks of %s', (word, state) => {
+    expect(obstacle(state)).toContain(word);
+    expect(reduce(state, { type: 'started', now: 0 })).toBe(state);
+  });
+
+  it('is gone when the user agrees to replace files', () => {
+    const collisions = { existing: ['model.safetensors'], sources: [] };
+    const state = planState(...READY, { type: 'collisions', collisions }, { type: 'overwrite', overwrite: true });
+    expect(obstacle(state)).toBeUndefined();
+    expect(reduce(state, { type: 'started', now: 0 }).stage).toBe('running');
+  });
+});

@@ -1,0 +1,196 @@
+import { expose } from 'comlink';
+import { afterEach, describe, expect, it } from 'vitest';
+import { isAbort, UnshardError } from '../../../src/base/errors.js';
+import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
+import type { CheckpointView, Converter, EngineApi, InputRef } from '../../../src/worker/protocol.js';
+
+const input: InputRef = { kind: 'sample', url: 'https://example.org/' };
+const cpu: Converter = { name: 'cpu', description: 'a test' };
+
+const checkpoint: CheckpointView = {
+  folder: 'run',
+  layout: 'deepspeed-zero2',
+  tag: { tag: 'a', path: 'a', latest: true },
+  tags: [],
+  tensors: [],
+  aliases: {},
+  skipped: [],
+  warnings: [],
+  problems: [],
+  facts: { ranks: 1, elements: 1, uninterpretedObjects: 0, dangerousGlobals: [] },
+  sourceFiles: 1,
+  sourceBytes: 1,
+};
+
+/** A worker on a message channel. It logs its calls; what they do can be replaced. */
+class FakeWorker implements EngineWorker {
+  readonly calls: string[] = [];
+  terminated = false;
+  readonly #channel = new MessageChannel();
+  readonly #failures: ((event: ErrorEvent) => void)[] = [];
+  readonly postMessage: Worker['postMessage'];
+  readonly removeEventListener: Worker['removeEventListener'];
+
+  constructor(behaviour: Partial<EngineApi> = {}) {
+    const { port1, port2 } = this.#channel;
+    this.postMessage = port2.postMessage.bind(port2);
+    this.removeEventListener = port2.removeEventListener.bind(port2);
+    const log = async <T>(call: string, value: T): Promise<T> => {
+      this.calls.push(call);
+      return value;
+    };
+    const api: EngineApi = {
+      inspect: (_input, tag) => log(`inspect ${tag}`, checkpoint),
+      plan: () => log('plan', { ...PLAN }),
+      collisions: () => log('collisions', { existing: [], sources: [] }),
+      converter: () => log('converter', cpu),
+      run: () => log('run', expect.fail('the run has no fake')),
+      cancel: () => log('cancel', undefined),
+      ...behaviour,
+    };
+    expose(api, port1);
+    port2.start();
+  }
+
+  addEventListener(type: string, listener: EventListenerOrEventListenerObject): void {
+    if (type === 'error') this.#failures.push(listener as (event: ErrorEvent) => void);
+    else this.#channel.port2.addEventListener(type, listener);
+  }
+
+  terminate(): void {
+    this.terminated = true;
+    this.#channel.port2.close();
+  }
+
+  crash(message: string): void {
+    const event = Object.assign(new Event('error', { cancelable: true }), { message });
+    for (const listener of this.#failures) listener(event as ErrorEvent);
+  }
+}
+
+const PLAN = {
+  options: {
+    dtype: 'fp32',
+    format: 'safetensors',
+    excludeFrozen: false,
+    duplicateTied: false,
+    overflow: 'error',
+    dtypeFor: [],
+  },
+  aliases: {},
+  skipped: [],
+  warnings: [],
+  totals: { tensors: 0, elements: 0, outputBytes: 0, inputBytes: 0 },
+  tensors: [],
+  files: [],
+} as const;
+
+const spawned: FakeWorker[] = [];
+
+afterEach(() => {
+  for (const worker of spawned.splice(0)) worker.terminate();
+});
+
+/** An engine whose workers behave as given, one after another. */
+function engineOf(...behaviours: Partial<EngineApi>[]): Engine {
+  return openEngine(() => {
+    const worker = new FakeWorker(behaviours[spawned.length]);
+    spawned.push(worker);
+    return worker;
+  }, 50);
+}
+
+function failure(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => expect.fail('nothing was thrown'),
+    (error) => error,
+  );
+}
+
+function untilCancelled(): { wait: () => Promise<never>; cancel: () => Promise<void> } {
+  let reject: (reason: unknown) => void = () => {};
+  return {
+    wait: () => new Promise<never>((_, fail) => (reject = fail)),
+    cancel: async () => reject(new DOMException('Cancelled.', 'AbortError')),
+  };
+}
+
+describe('the engine client', () => {
+  it('passes calls, results and progress through', async () => {
+    const engine = engineOf({
+      async inspect(_input, _tag, onProgress) {
+        onProgress({ done: 1, total: 2, file: 'a' });
+        return checkpoint;
+      },
+    });
+    const files: string[] = [];
+    expect(await engine.inspect(input, { onProgress: ({ file }) => files.push(file) })).toEqual(checkpoint);
+    await expect.poll(() => files).toEqual(['a']);
+    expect(await engine.plan({})).toEqual(PLAN);
+    expect(await engine.converter('cpu')).toEqual(cpu);
+  });
+
+  it('rejects with the error of the worker', async () => {
+    const detail = { kind: 'usage', code: 'c', message: 'm', advice: 'a', facts: {} } as const;
+    const engine = engineOf({
+      async plan() {
+        throw new UnshardError(detail);
+      },
+    });
+    expect(await failure(engine.plan({}))).toMatchObject({ detail });
+  });
+
+  it('calls nothing when the signal is aborted already', async () => {
+    const engine = engineOf();
+    expect(isAbort(await failure(engine.inspect(input, { signal: AbortSignal.abort() })))).toBe(true);
+    expect(spawned[0]?.calls).toEqual([]);
+  });
+});
+
+describe('a cancel', () => {
+  it('asks the worker, and keeps it when it obeys', async () => {
+    const job = untilCancelled();
+    const engine = engineOf({ inspect: job.wait, cancel: job.cancel });
+    const controller = new AbortController();
+    const inspecting = failure(engine.inspect(input, { signal: controller.signal }));
+    setTimeout(() => controller.abort(), 10);
+    expect(isAbort(await inspecting)).toBe(true);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(spawned.map(({ terminated }) => terminated)).toEqual([false]);
+  });
+
+  it('ends a worker that does not obey, and inspects again with the next one', async () => {
+    const engine = engineOf({ run: () => new Promise(() => {}) });
+    await engine.inspect(input, { tag: 'a' });
+    const controller = new AbortController();
+    const request = { options: {}, output: { kind: 'download' }, backend: 'cpu', overwrite: false } as const;
+    const running = failure(engine.run(request, { signal: controller.signal }));
+    setTimeout(() => controller.abort(), 10);
+    expect(isAbort(await running)).toBe(true);
+    expect(spawned.map(({ terminated }) => terminated)).toEqual([true]);
+    expect(await engine.plan({})).toEqual(PLAN);
+    expect(spawned.map(({ calls }) => calls)).toEqual([
+      ['inspect a', 'cancel'],
+      ['inspect a', 'plan'],
+    ]);
+  });
+});
+
+describe('a worker that crashes', () => {
+  it('rejects the calls under way, and the next call has a fresh one', async () => {
+    const engine = engineOf({ plan: () => new Promise(() => {}) });
+    await engine.inspect(input);
+    const planning = failure(engine.plan({}));
+    await expect.poll(() => spawned.length).toBe(1);
+    spawned[0]?.crash('out of memory');
+    expect(await planning).toMatchObject({ message: 'out of memory' });
+    expect(await engine.plan({})).toEqual(PLAN);
+    expect(spawned).toHaveLength(2);
+  });
+
+  it('is not started again before it is needed', () => {
+    engineOf();
+    spawned[0]?.crash('no script');
+    expect(spawned).toHaveLength(1);
+  });
+});
