@@ -36,10 +36,7 @@ export function planText(plan: Plan): string {
 /** What a run did, and what the user should know of it. */
 export function reportText(report: Report, out: string): string {
   const rate = report.bytesWritten / Math.max(report.seconds, 0.001);
-  const unusual = report.tensors.flatMap(({ name, stats }) => {
-    const found = Object.entries(stats ?? {}).filter(([key, value]) => key !== 'largest' && value > 0);
-    return found.length > 0 ? [`  ${name}: ${found.map(([key, value]) => `${value} ${key}`).join(', ')}`] : [];
-  });
+  const unusual = unusualLines(report);
   const lines = [
     `Wrote ${report.files.length} files, ${bytes(report.bytesWritten)}, to ${out} in ${report.seconds.toFixed(1)} s (${bytes(rate)}/s, ${report.backend.name}).`,
     ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
@@ -49,6 +46,23 @@ export function reportText(report: Report, out: string): string {
     ...report.checks.map(({ status, detail }) => `Check ${status}: ${detail}`),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+/** Tensors shown by name at most; the report in JSON has them all. */
+const MAX_UNUSUAL = 20;
+
+/** Tensors with values that a user should look at; underflow to zero is common, and told as a sum. */
+function unusualLines(report: Report): string[] {
+  const odd = report.tensors.flatMap(({ name, stats }) => {
+    const found = (['overflow', 'nan', 'inf'] as const).filter((key) => (stats?.[key] ?? 0) > 0);
+    return found.length > 0 ? [`  ${name}: ${found.map((key) => `${stats?.[key]} ${key}`).join(', ')}`] : [];
+  });
+  const underflow = report.tensors.reduce((sum, { stats }) => sum + (stats?.underflow ?? 0), 0);
+  return [
+    ...odd.slice(0, MAX_UNUSUAL),
+    ...(odd.length > MAX_UNUSUAL ? [`  and ${odd.length - MAX_UNUSUAL} more tensors`] : []),
+    ...(underflow > 0 ? [`  ${count(underflow)} values became zero, being too small for the dtype`] : []),
+  ];
 }
 
 /** A size with a decimal unit, as disks and the Hub count. */

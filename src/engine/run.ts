@@ -101,14 +101,22 @@ async function fillAndWrite(
       const tile = next.value;
       signal?.throwIfAborted();
       const work = workOf(plan, tile);
-      if (input.length < work.inputLength) input = new Uint8Array(work.inputLength);
-      if (tileBytes.length < tile.length) tileBytes = new Uint8Array(tile.length);
+      input = atLeast(input, work.inputLength);
+      tileBytes = atLeast(tileBytes, tile.length);
       const bytes = tileBytes.subarray(0, tile.length);
       const results = await fillTile(context, work, input, bytes);
       await collect(context, results, stats);
       await output.write(tile, bytes);
     }
   });
+}
+
+/** Buffers grow in steps of this (1 MiB), so that tiles of nearly the same size use the same one. */
+const BUFFER_STEP = 2 ** 20;
+
+/** The buffer itself where it is long enough, else a longer one. */
+function atLeast(buffer: Uint8Array<ArrayBuffer>, length: number): Uint8Array<ArrayBuffer> {
+  return buffer.length >= length ? buffer : new Uint8Array(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
 }
 
 async function collect(
