@@ -52,7 +52,7 @@ OUT is a folder; it is made when it is missing.
   --version, --help
 `;
 
-const DECIMAL_UNITS: Readonly<Record<string, number>> = { '': 1, B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+const DECIMAL_UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
 
 /**
  * Parses the arguments after the program's name.
@@ -82,7 +82,7 @@ export function parseCommand(args: readonly string[]): Command {
 
 /** A size such as `5GB`, in bytes. Units are decimal, as on the Hub. */
 export function parseSize(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)\s*([KMGT]?B?)$/i.exec(text.trim());
+  const match = /^(\d+(?:\.\d+)?)\s*([KMGT]?)B?$/i.exec(text.trim());
   const unit = DECIMAL_UNITS[match?.[2]?.toUpperCase() ?? '?'];
   if (match?.[1] === undefined || unit === undefined) {
     throw usage('size-bad', `--max-shard-size must be a number with KB, MB, GB or TB; it is ${text}.`);

@@ -95,20 +95,24 @@ export interface TileJob {
 export function* tilesOf(plan: Plan, file: number): Generator<Tile> {
   let parts: TilePart[] = [];
   let start = 0;
+  let spent = 0;
   for (const part of outputFile(plan, file).parts) {
     const density = densityOf(plan, part);
     const unit = unitOf(plan, part);
     for (let from = 0; from < part.length; ) {
-      if (parts.length === 0) start = part.at + from;
-      const used = part.at + from - start;
-      const room = Math.floor((TILE_BYTES - used) / density / unit) * unit;
+      if (parts.length === 0) {
+        start = part.at + from;
+        spent = 0;
+      }
+      const room = Math.floor((TILE_BYTES - spent) / density / unit) * unit;
       if (room <= 0) {
         yield tile(file, start, parts);
         parts = [];
         continue;
       }
       const length = Math.min(room, part.length - from);
-      parts.push({ part, from, length, at: used });
+      parts.push({ part, from, length, at: part.at + from - start });
+      spent += length * density;
       from += length;
     }
   }
@@ -149,12 +153,13 @@ export function workOf(plan: Plan, tile: Tile): TileWork {
     const job = jobFor(jobs, bits, at, length, part.tensor);
     const size = bytesOf(bits.from);
     const first = job.count;
+    const slot = job.tensors.length - 1;
     const add = (run: { at: number; length: number }, place: number): void => {
       job.pieces.push({
         input: place,
         output: first + run.at / size,
         count: run.length / size,
-        slot: job.tensors.length - 1,
+        slot,
       });
     };
     for (const run of slices.runs) {

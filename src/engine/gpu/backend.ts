@@ -16,6 +16,7 @@ import { assert } from '../../base/errors.js';
 import { addStats, emptyStats, valueOfF32 } from '../../numeric/stats.js';
 import type { Backend, ConvertJob, ConvertStats } from '../backend.js';
 import { checkJob } from '../job.js';
+import { nameAdapter } from './adapter.js';
 import { type Batch, batchesOf, encodeTable, tableWords } from './batches.js';
 import { deviceFailed, deviceLost, resultUntrusted } from './failures.js';
 import { Ring } from './ring.js';
@@ -43,51 +44,37 @@ export interface GpuOptions {
 /** A backend on a GPU. */
 export interface GpuBackend extends Backend {
   readonly name: 'gpu';
-  /** True where the adapter is the CPU posing as a GPU: it works, but slower than the CPU backend. */
+  /** True where the adapter is the CPU posing as a GPU: it gives the same bytes, but slower than the CPU backend. */
   readonly software: boolean;
 }
 
-/** The GPU backend on the adapter of highest performance, or undefined where there is no adapter. */
+/** The GPU backend on the adapter of highest performance, or undefined where there is none or it gives no device. */
 export async function openGpuBackend(options: GpuOptions = {}): Promise<GpuBackend | undefined> {
   const gpu = typeof navigator === 'undefined' ? undefined : navigator.gpu;
   const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' });
   if (!adapter) return undefined;
   const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
-  const device = await adapter.requestDevice({
-    label: 'unshard',
-    requiredLimits: { maxBufferSize, maxStorageBufferBindingSize },
-  });
-  return gpuBackend(device, adapter.info, options);
+  const requiredLimits = { maxBufferSize, maxStorageBufferBindingSize };
+  const device = await adapter.requestDevice({ label: 'unshard', requiredLimits }).catch(() => undefined);
+  return device && gpuBackend(device, adapter.info, options);
 }
 
 /** The GPU backend on a device, which it owns from now on. */
 export function gpuBackend(device: GPUDevice, info: GPUAdapterInfo, options: GpuOptions = {}): GpuBackend {
-  const software = isSoftware(info);
-  const converter = new GpuConverter(device, describe(info, software), options);
+  const { description, software } = nameAdapter(info);
+  const converter = new GpuConverter(device, description, options);
   return {
     name: 'gpu',
-    description: converter.adapter,
+    description,
     software,
     convert: (job) => converter.convert(job),
     close: async () => converter.close(),
   };
 }
 
-function isSoftware(info: GPUAdapterInfo): boolean {
-  // `isFallbackAdapter` is young; where it is missing the names of the usual software renderers tell.
-  return (
-    info.isFallbackAdapter || /swiftshader|llvmpipe|basic render/i.test(`${info.description} ${info.architecture}`)
-  );
-}
-
-function describe(info: GPUAdapterInfo, software: boolean): string {
-  const name = info.description || [info.vendor, info.architecture, info.device].filter(Boolean).join(' ') || 'GPU';
-  return software ? `${name} (software)` : name;
-}
-
 /** Owns the device, its pipelines and the ring of staging buffers. */
 class GpuConverter {
-  readonly adapter: string;
+  readonly #adapter: string;
   readonly #device: GPUDevice;
   readonly #maxBytes: number;
   readonly #layout: GPUBindGroupLayout;
@@ -99,7 +86,7 @@ class GpuConverter {
 
   constructor(device: GPUDevice, adapter: string, { maxBufferBytes = MAX_BUFFER_BYTES }: GpuOptions) {
     assert(maxBufferBytes >= 1024, `buffers of ${maxBufferBytes} bytes are too small`);
-    this.adapter = adapter;
+    this.#adapter = adapter;
     this.#device = device;
     this.#maxBytes = Math.min(maxBufferBytes, largestBuffer(device.limits));
     this.#layout = device.createBindGroupLayout({
@@ -150,7 +137,7 @@ class GpuConverter {
           },
         })
         .catch((error: Error) => {
-          throw deviceFailed(this.adapter, error.message);
+          throw deviceFailed(this.#adapter, error.message);
         });
       this.#pipelines.set(label, pipeline);
     }
@@ -215,8 +202,8 @@ class GpuConverter {
   async #settle(scopes: readonly Promise<GPUError | null>[], mapped: Promise<undefined>): Promise<void> {
     const [mapping] = await Promise.allSettled([mapped]);
     const error = (await Promise.all(scopes)).find((found) => found !== null);
-    if (error) throw deviceFailed(this.adapter, error.message);
-    if (mapping.status === 'rejected') throw deviceLost(this.adapter, 'its result cannot be read', mapping.reason);
+    if (error) throw deviceFailed(this.#adapter, error.message);
+    if (mapping.status === 'rejected') throw deviceLost(this.#adapter, 'its result cannot be read', mapping.reason);
   }
 
   /** Takes the result over, once it carries the mark of the batch. */
@@ -225,7 +212,7 @@ class GpuConverter {
     const [foundJob = 0, foundElements = 0] = tally;
     if (foundJob !== id || foundElements !== batch.elements) {
       throw resultUntrusted(
-        this.adapter,
+        this.#adapter,
         { expected: id, found: foundJob },
         { expected: batch.elements, found: foundElements },
       );

@@ -1,4 +1,4 @@
-import { crc32 as zlibCrc32 } from 'hash-wasm';
+import { crc32 as zlibCrc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { combineCrc32, crc32 } from '../../../src/base/crc32.js';
 
@@ -50,7 +50,7 @@ describe('crc32', () => {
 
   it('agrees with another implementation on a long run', async () => {
     const bytes = noise(1_000_003);
-    expect(crc32(bytes)).toBe(Number.parseInt(await zlibCrc32(bytes), 16));
+    expect(crc32(bytes)).toBe(zlibCrc32(bytes));
   });
 
   it('goes on from the CRC of what came before', () => {

@@ -1,0 +1,84 @@
+import { describe, expect, test } from 'vitest';
+import { bytesOf } from '../../../src/base/dtype.js';
+import { numelOf } from '../../../src/base/shape.js';
+import { consolidateWeights, type NamedWeight } from '../../../src/engine/consolidate.js';
+import { openFolder } from '../../../src/io/node.js';
+import { rejectionOf } from '../../helpers/errors.js';
+import { checkpointPath, expectedOf, PRECISIONS } from '../../helpers/fixtures.js';
+import { sha256 } from '../../helpers/safetensors.js';
+
+const TIED = 'hf-trainer-t5-zero3-bf16-w2';
+const BUFFERS = 'conv-buffers-zero2-fp16-w2';
+
+async function weightsOf(name: string, options: Parameters<typeof consolidateWeights>[1] = {}) {
+  return consolidateWeights(await openFolder(checkpointPath(name)), options);
+}
+
+describe.each([TIED, BUFFERS])('%s', (name) => {
+  test.each(PRECISIONS)('gives the full weights in %s, one tensor at a time', async (dtype) => {
+    const { tensors, aliases } = expectedOf(name);
+    const seen: NamedWeight[] = [];
+    for await (const weight of await weightsOf(name, { dtype, overflow: 'inf' })) seen.push(weight);
+    const found = Object.fromEntries(
+      seen.map((weight) => [weight.name, { shape: weight.shape, sha256: sha256(weight.data) }]),
+    );
+    expect(found).toEqual(
+      Object.fromEntries(
+        Object.entries(tensors).map(([key, entry]) => [key, { shape: entry.shape, sha256: entry.sha256[dtype] }]),
+      ),
+    );
+    const names = seen.flatMap((weight) => weight.names);
+    expect(names.toSorted()).toEqual([...Object.keys(tensors), ...Object.keys(aliases)].toSorted());
+    for (const { data, shape, dtype: stored } of seen) expect(data.length).toBe(numelOf(shape) * bytesOf(stored));
+  });
+});
+
+test('collect gives a map in which tied names hold the same object', async () => {
+  const weights = await (await weightsOf(TIED)).collect();
+  const shared = weights.get('shared.weight');
+  expect(shared).toBeDefined();
+  for (const alias of Object.keys(expectedOf(TIED).aliases)) expect(weights.get(alias)).toBe(shared);
+  expect(weights.get('decoder.final_layer_norm.weight')).not.toBe(shared);
+});
+
+test('persistent buffers are included, and integers keep their dtype', async () => {
+  const weights = await (await weightsOf(BUFFERS, { dtype: 'bf16' })).collect();
+  expect(weights.get('ids')?.dtype).toBe('I64');
+  expect(weights.get('mask')?.dtype).toBe('BOOL');
+  expect(weights.get('bn1.running_mean')?.dtype).toBe('BF16');
+  expect(weights.get('bn1.num_batches_tracked')).toMatchObject({ dtype: 'I64', shape: [] });
+});
+
+test('excluded names are left out, by pattern; a tied name stays where its owner is excluded', async () => {
+  const weights = await (await weightsOf(TIED, { exclude: ['decoder.*', 'shared.weight'] })).collect();
+  expect(weights.has('decoder.final_layer_norm.weight')).toBe(false);
+  expect(weights.has('shared.weight')).toBe(false);
+  expect(weights.get('lm_head.weight')).toBe(weights.get('encoder.embed_tokens.weight'));
+  expect(weights.get('lm_head.weight')?.shape).toEqual(expectedOf(TIED).tensors['shared.weight']?.shape);
+});
+
+test('a tag can be named, and one that is not there is an error', async () => {
+  const weights = await (await weightsOf(BUFFERS, { tag: 'global_step3' })).collect();
+  expect(weights.size).toBe(Object.keys(expectedOf(BUFFERS).tensors).length);
+  const detail = await rejectionOf((await weightsOf(BUFFERS, { tag: 'global_step4' })).collect());
+  expect(detail).toMatchObject({
+    kind: 'usage',
+    code: 'tag-not-found',
+    facts: { expected: 'global_step4', found: 'global_step3' },
+  });
+});
+
+test('progress counts tensors, and cancelling stops between them', async () => {
+  const cancel = new AbortController();
+  const steps: number[] = [];
+  const options = {
+    signal: cancel.signal,
+    onProgress: ({ done, total }: { done: number; total: number }) => {
+      expect(total).toBe(Object.keys(expectedOf(BUFFERS).tensors).length);
+      steps.push(done);
+      if (done === 3) cancel.abort();
+    },
+  };
+  await expect((await weightsOf(BUFFERS, options)).collect()).rejects.toMatchObject({ name: 'AbortError' });
+  expect(steps).toEqual([1, 2, 3]);
+});

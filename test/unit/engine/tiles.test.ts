@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
+import { TILE_BYTES, type Tile, tilesOf, workOf } from '../../../src/engine/tiles.js';
+import { plan } from '../../../src/plan/make.js';
+import type { Plan } from '../../../src/plan/plan.js';
+import { inventoryOf, masterOf } from '../../helpers/inventory.js';
+
+const HUGE = { sources: [0, 1].map((i) => ({ path: `rank${i}.pt`, size: 1e12, modified: 1 })) };
+
+function tiles(made: Plan): Tile[] {
+  return [...made.files.keys()].flatMap((file) => [...tilesOf(made, file)]);
+}
+
+function work(made: Plan) {
+  const [tile] = tiles(made);
+  if (!tile) throw new Error('the plan has no tile');
+  return workOf(made, tile);
+}
+
+describe('tilesOf', () => {
+  test('covers every byte of every part once, in order, in tiles of bounded size', () => {
+    const made = plan(inventoryOf([masterOf('a', 20e6, 0), masterOf('b', 3, 9e7), masterOf('c', 9e6, 1e8)], HUGE));
+    const found = tiles(made);
+    let end = 0;
+    for (const tile of found) {
+      expect(tile.at).toBe(end);
+      expect(tile.length).toBeLessThanOrEqual(TILE_BYTES);
+      expect(tile.parts.reduce((sum, part) => sum + part.length, 0)).toBe(tile.length);
+      end += tile.length;
+    }
+    expect(end).toBe(made.files[0]?.byteLength);
+    expect(found).toHaveLength(Math.ceil(end / TILE_BYTES));
+  });
+
+  test('counts what is read, where that is more than what is written', () => {
+    const made = plan(inventoryOf([masterOf('a', 20e6, 0)], HUGE), { dtype: 'bf16' });
+    const written = tiles(made).map((tile) => tile.parts.filter(({ part }) => part.kind === 'tensor'));
+    for (const [part] of written) expect(part?.length).toBeLessThanOrEqual(TILE_BYTES / 2);
+    expect(written.flat()).toHaveLength(Math.ceil(20e6 / (TILE_BYTES / 4)));
+  });
+
+  test('never cuts an element', () => {
+    const odd: TensorEntry = {
+      ...masterOf('odd', 1, 0),
+      shape: [1],
+      stored: { dtype: 'U8', pieces: [{ source: 0, offset: 0, length: 1, at: 0 }] },
+    };
+    const made = plan(inventoryOf([masterOf('a', 20e6, 0), odd], HUGE));
+    for (const { part, from, length } of tiles(made).flatMap((tile) => tile.parts)) {
+      if (part.kind !== 'tensor' || made.tensors[part.tensor]?.to !== 'F32') continue;
+      expect([from % 4, length % 4]).toEqual([0, 0]);
+    }
+  });
+});
+
+describe('workOf', () => {
+  test('reads a long run that is not converted straight to its place', () => {
+    const { reads, copies, jobs, inputLength } = work(plan(inventoryOf([masterOf('a', 100_000, 64)], HUGE)));
+    expect(reads).toMatchObject([{ source: 0, offset: 64, length: 400_000, into: 'output' }]);
+    expect([copies.length, jobs.length, inputLength]).toEqual([0, 0, 0]);
+  });
+
+  test('reads near short runs at once and copies each to its place', () => {
+    const made = plan(inventoryOf([masterOf('b', 4, 64), masterOf('a', 4, 96)], HUGE));
+    const { reads, copies } = work(made);
+    expect(reads).toEqual([{ source: 0, offset: 64, length: 48, into: 'input', at: 0 }]);
+    const start = made.files[0]?.parts[1]?.at ?? 0;
+    expect(copies.toSorted((x, y) => x.to - y.to)).toEqual([
+      { from: 32, to: start, length: 16 },
+      { from: 0, to: start + 16, length: 16 },
+    ]);
+  });
+
+  test('does not read over a wide gap', () => {
+    const { reads } = work(plan(inventoryOf([masterOf('a', 4, 0), masterOf('b', 4, 1e6)], HUGE)));
+    expect(reads.map(({ offset, length }) => [offset, length])).toEqual([
+      [0, 16],
+      [1e6, 16],
+    ]);
+  });
+
+  test('converts neighbours with the same dtypes in one job, with a slot for each tensor', () => {
+    const made = plan(inventoryOf([masterOf('a', 3, 0), masterOf('b', 5, 100)], HUGE), { dtype: 'fp16' });
+    const { jobs } = work(made);
+    expect(jobs).toMatchObject([{ from: 'F32', to: 'F16', length: 16, tensors: [0, 1] }]);
+    expect(jobs[0]?.pieces.map(({ output, count, slot }) => [output, count, slot])).toEqual([
+      [0, 3, 0],
+      [3, 5, 1],
+    ]);
+  });
+
+  test('keeps the alignment that elements have in their file', () => {
+    const at = (name: string, offset: number) => masterOf(name, 30_000, offset);
+    const made = plan(inventoryOf([at('a', 3), at('b', 1_000_000), at('c', 2_000_006)], HUGE), { dtype: 'bf16' });
+    for (const read of work(made).reads) expect(read.at % 8).toBe(read.offset % 8);
+  });
+
+  test('gathers the shares of all ranks', () => {
+    const cut: TensorEntry = {
+      name: 'cut',
+      shape: [5],
+      origin: 'master',
+      stored: { dtype: 'F32', pieces: [{ over: 0, offset: 8, share: 12, length: 20, at: 0 }] },
+    };
+    const { reads, jobs } = work(plan(inventoryOf([cut]), { dtype: 'fp16' }));
+    expect(reads.map(({ source, offset, length }) => [source, offset, length])).toEqual([
+      [0, 108, 12],
+      [1, 208, 8],
+    ]);
+    expect(jobs[0]?.pieces.map(({ output, count }) => [output, count])).toEqual([
+      [0, 3],
+      [3, 2],
+    ]);
+  });
+});
