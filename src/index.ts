@@ -14,7 +14,7 @@ import type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
 export type { DType, FloatDType, TargetDType } from './base/dtype.js';
 export { type ErrorDetail, type ErrorKind, isAbort, isUnshardError, UnshardError } from './base/errors.js';
 export type { Extent, Partition, Piece, RankCut, Repeat } from './base/extent.js';
-export { type InspectOptions, type InspectProgress, inspect } from './checkpoints/inspect.js';
+export { inspect } from './checkpoints/inspect.js';
 export type {
   CheckpointFacts,
   Companion,
@@ -29,6 +29,7 @@ export type {
   TagChoice,
   TensorEntry,
 } from './checkpoints/inventory.js';
+export type { InspectOptions, InspectProgress } from './checkpoints/options.js';
 export type { Backend, ConvertJob, ConvertStats } from './engine/backend.js';
 export {
   type ConsolidatedWeights,

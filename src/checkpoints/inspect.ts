@@ -12,22 +12,7 @@ import { findCompanions, findHollowWeights } from './companions.js';
 import { chooseTag, findTags, parentPath } from './deepspeed/files.js';
 import { inspectDeepspeed } from './deepspeed/inspect.js';
 import type { Companion, Inventory, SourceFile } from './inventory.js';
-
-/** Options of `inspect`. */
-export interface InspectOptions {
-  /** Tag to read, by its name or its path in the folder. Default: the one that `latest` names. */
-  readonly tag?: string;
-  readonly signal?: AbortSignal;
-  /** Called after each file that was opened. */
-  readonly onProgress?: (progress: InspectProgress) => void;
-}
-
-/** Files opened so far. */
-export interface InspectProgress {
-  readonly done: number;
-  readonly total: number;
-  readonly file: string;
-}
+import type { InspectOptions } from './options.js';
 
 /**
  * Finds what a checkpoint folder holds. The folder may be the outer one, `checkpoint-N` or `global_stepN` itself.

@@ -4,11 +4,10 @@
  * @module
  */
 
+import { MAX_HEADER_LENGTH, PREFIX_LENGTH } from './safetensors/layout.js';
+
 /** How many bytes of a file's head `nameOfForeignFormat` looks at; fewer will do where the file is shorter. */
 export const MAGIC_LENGTH = 512;
-
-/** The largest header a safetensors file may have: the format's own limit, in bytes. */
-const MAX_SAFETENSORS_HEADER = 100_000_000n;
 
 interface Magic {
   readonly name: string;
@@ -46,9 +45,9 @@ function isHtml(head: Uint8Array): boolean {
 }
 
 function isSafetensors(head: Uint8Array): boolean {
-  if (head.length < 10 || head[8] !== 0x7b) return false;
+  if (head.length < PREFIX_LENGTH + 2 || head[PREFIX_LENGTH] !== 0x7b) return false;
   const length = new DataView(head.buffer, head.byteOffset).getBigUint64(0, true);
-  return length >= 2n && length <= MAX_SAFETENSORS_HEADER;
+  return length >= 2n && length <= MAX_HEADER_LENGTH;
 }
 
 function ascii(text: string): number[] {

@@ -1,11 +1,7 @@
-import { existsSync } from 'node:fs';
 import type { LaunchOptions } from 'playwright';
+import { chromiumPath } from './find-chromium.mjs';
 
-/** Where Debian, Ubuntu and Fedora put Chromium; `CHROMIUM` overrides. Undefined leaves the choice to Playwright. */
-export function chromiumPath(): string | undefined {
-  const places = [process.env['CHROMIUM'], '/usr/bin/chromium', '/usr/bin/chromium-browser'];
-  return places.find((path) => path !== undefined && existsSync(path));
-}
+export { chromiumPath };
 
 /** Flags that keep a test browser quiet on a machine without a network. */
 export const QUIET_FLAGS = [
@@ -22,6 +18,7 @@ export const SOFTWARE_GPU_FLAGS = ['--enable-unsafe-webgpu', '--use-webgpu-adapt
 
 /** Launch options of a test browser, with a software WebGPU adapter unless `gpu` is false. */
 export function chromiumLaunch(gpu = true): LaunchOptions {
+  // Without one, Playwright takes the Chromium that it has downloaded.
   const executablePath = chromiumPath();
   return {
     args: gpu ? [...QUIET_FLAGS, ...SOFTWARE_GPU_FLAGS] : QUIET_FLAGS,

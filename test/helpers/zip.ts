@@ -144,7 +144,7 @@ export function buildZip(records: readonly TestRecord[], { zip64 = true } = {}):
   const end = append(
     pack([4, 0x06054b50], [2, 0], [2, 0], [2, count], [2, count], [4, directorySize], [4, directoryOffset], [2, 0]),
   );
-  return { bytes: Buffer.concat(out), local, data, descriptor, central, end64, locator, end: [end] };
+  return { bytes: Uint8Array.from(Buffer.concat(out)), local, data, descriptor, central, end64, locator, end: [end] };
 }
 
 /** A copy of `zip` with one field of the record `index` (or of an end record) set to `value`. */

@@ -22,8 +22,13 @@ export type GlobalClass =
 /** Packages whose classes may all appear. */
 const DEEPSPEED_PACKAGES = ['deepspeed', 'megatron'];
 
-/** Packages whose classes hold settings and states. */
-const LIBRARY_PACKAGES = ['torch.optim', 'argparse', 'datetime', 'decimal', 'enum', 'pathlib', 'uuid', 'omegaconf'];
+/** Modules whose classes hold settings and states. */
+const LIBRARY_PACKAGES = [
+  ...['torch.optim', 'argparse', 'datetime', 'decimal', 'enum', 'pathlib', 'uuid', 'omegaconf'],
+  ...['transformers.training_args', 'transformers.trainer_utils', 'transformers.trainer_pt_utils'],
+  ...['transformers.integrations.deepspeed', 'transformers.deepspeed'],
+  ...['accelerate.state', 'accelerate.utils.dataclasses'],
+];
 
 /** Single names that honest checkpoints hold. */
 const LIBRARY_NAMES = new Set([
@@ -60,11 +65,6 @@ const LIBRARY_NAMES = new Set([
   'torch.storage.UntypedStorage',
   ...Object.values(DTYPES).map(({ torch }) => `torch.${torch}`),
   'torch.complex128',
-  'transformers.integrations.deepspeed.HfTrainerDeepSpeedConfig',
-  'transformers.deepspeed.HfTrainerDeepSpeedConfig',
-  'transformers.trainer_utils.HubStrategy',
-  'transformers.trainer_utils.IntervalStrategy',
-  'transformers.trainer_utils.SchedulerType',
   'pytorch_lightning.utilities.parsing.AttributeDict',
   'lightning_fabric.utilities.data.AttributeDict',
   'lightning.fabric.utilities.data.AttributeDict',

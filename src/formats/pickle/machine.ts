@@ -6,6 +6,7 @@
 
 import { construct, type Reducer } from './construct.js';
 import { MAX_CONTAINERS, MAX_ITEMS, MAX_MARKS, MAX_MEMO, MAX_STACK } from './limits.js';
+import { Memo } from './memo.js';
 import type { PickleStream } from './stream.js';
 import { PyGlobal, PyObject, type PyValue } from './values.js';
 
@@ -25,7 +26,7 @@ export class Machine {
   readonly #stack: PyValue[] = [];
   /** Stack heights where marks lie. Values below the last one cannot be popped. */
   readonly #marks: number[] = [];
-  readonly #memo = new Map<number, PyValue>();
+  readonly #memo = new Memo();
   /** Maps that stand for dicts whose class lets them have attributes. */
   readonly #attributed = new Set<PyValue>();
   #containers = 0;
@@ -194,7 +195,8 @@ export class Machine {
     if (!Array.isArray(args) || !Object.isFrozen(args)) this.#wrongTarget('a tuple of arguments', args);
     this.countContainer();
     if (callable instanceof PyGlobal && keywords === undefined) {
-      const known = this.#hooks.reducers?.get(callable.path)?.(args) ?? construct(this, callable, args);
+      const reducer = this.#hooks.reducers?.get(callable.path);
+      const known = reducer ? reducer(args) : construct(this, callable, args);
       if (known !== undefined) {
         this.push(known);
         return;

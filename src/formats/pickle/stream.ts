@@ -5,7 +5,10 @@
  */
 
 import { UnshardError } from '../../base/errors.js';
-import { MAX_STRING_BYTES } from './limits.js';
+import { MAX_PICKLE_BYTES, MAX_STRING_BYTES } from './limits.js';
+
+/** Stands in messages for an opcode that could not be read. */
+const NO_OPCODE = 'no opcode';
 
 /** Reads the parts of opcodes and knows where it stands, for messages. */
 export class PickleStream {
@@ -15,7 +18,7 @@ export class PickleStream {
   readonly start: number;
   /** Where the current opcode starts, and its name. */
   opcodeAt: number;
-  opcodeName = 'PROTO';
+  opcodeName = NO_OPCODE;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   readonly #file: string;
@@ -55,6 +58,7 @@ export class PickleStream {
   /** Starts an opcode: leaves a frame that ends here, and reads the byte. */
   opcode(): number {
     this.opcodeAt = this.at;
+    this.opcodeName = NO_OPCODE;
     if (this.at === this.#frameEnd) this.#frameEnd = undefined;
     return this.u8();
   }
@@ -110,6 +114,7 @@ export class PickleStream {
   /** Starts a frame: opcodes may not cross its end. */
   enterFrame(length: number): void {
     if (this.#frameEnd !== undefined) this.fail('pickle-frame', 'a frame starts inside another one');
+    this.limit('bytes of one frame', length, MAX_PICKLE_BYTES);
     if (length > this.length - this.at) this.#truncated(length);
     this.#frameEnd = this.at + length;
   }

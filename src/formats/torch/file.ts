@@ -9,6 +9,9 @@ import type { PyGlobal, PyValue } from '../pickle/values.js';
 import type { ZipArchive } from '../zip/read.js';
 import type { TorchStorage } from './tensor.js';
 
+/** Warnings kept of one file. A hostile one could give another warning for every tensor. */
+const MAX_NOTICES = 50;
+
 /** Something the user should know about a file. `code` is a stable id. */
 export interface FileNotice {
   readonly code: string;
@@ -56,7 +59,7 @@ export interface LegacyPlace {
   readonly numel: number;
 }
 
-/** Collects warnings, each message once. */
+/** Collects warnings: each message once, and the last place for a note that there are more. */
 export function noticeList(): {
   readonly notices: FileNotice[];
   readonly warn: (code: string, message: string) => void;
@@ -65,7 +68,11 @@ export function noticeList(): {
   return {
     notices,
     warn(code, message) {
-      if (!notices.some((notice) => notice.message === message)) notices.push({ code, message });
+      if (notices.length >= MAX_NOTICES || notices.some((notice) => notice.message === message)) return;
+      const isLast = notices.length === MAX_NOTICES - 1;
+      notices.push(
+        isLast ? { code: 'torch-more-warnings', message: 'More warnings are left out.' } : { code, message },
+      );
     },
   };
 }

@@ -164,8 +164,7 @@ function inflate(file: string, entry: ZipEntry, data: Uint8Array): Uint8Array {
   } catch (cause) {
     throw new UnshardError(fault('cannot be inflated').detail, { cause });
   }
-  if (length !== content.length)
-    throw fault(`does not inflate to its size: ${length} bytes instead of ${content.length}`);
+  if (length !== content.length) throw fault(`inflates to ${length} bytes, not to ${content.length}`);
   return content;
 }
 

@@ -1,4 +1,7 @@
-"""Makes the files of this folder with torch 2.13 and NumPy 2: `python make.py` here. torch's bytes are the point of them.
+"""Makes the files of this folder with torch 2.13 and NumPy 2: `python make.py` here, then `npx biome format --write .`
+
+They are there because torch's own bytes are the point of them. A new run gives the same bytes, but for the legacy files:
+the keys of their storages are addresses.
 
 expected.json says of each tensor of each file what torch reads back: dtype, shape, stride, offset, bytes of its storage,
 and its elements in row-major order as hex, before a lazy negation or conjugation.
@@ -204,8 +207,4 @@ for name, (make, options) in files.items():
     # torch cannot load the float8 tensors that it writes to the legacy container.
     read = make() if name == "legacy.pt" else torch.load(name, weights_only=False)
     expected[name] = describe(read)
-lines = [
-    f"{json.dumps(name)}: {{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in tensors.items()) + "\n}"
-    for name, tensors in expected.items()
-]
-pathlib.Path("expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+pathlib.Path("expected.json").write_text(json.dumps(expected))
