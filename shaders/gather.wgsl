@@ -85,18 +85,23 @@ fn convert(bits: vec2<u32>, counts: ptr<function, Counts>) -> u32 {
   let word = widen(bits.x, bits.y);
   let magnitude = word & 0x7fffffffu;
   let result = narrow(word);
+  // A single question of an ordinary value.
+  if (magnitude - UNDERFLOW_BELOW < OVERFLOW_FROM - UNDERFLOW_BELOW) {
+    (*counts).largest = max((*counts).largest, magnitude);
+    return result;
+  }
   if (!isFinite(bits, word)) {
     if (magnitude > 0x7f800000u) { (*counts).nan += 1u; } else { (*counts).inf += 1u; }
     return result;
   }
   (*counts).largest = max((*counts).largest, min(magnitude, 0x7f7fffffu));
-  if (magnitude >= OVERFLOW_FROM) {
-    (*counts).overflow += 1u;
-    // The largest finite value has the bits before infinity.
-    return select(result, result - 1u, CLAMP);
+  if (magnitude < UNDERFLOW_BELOW) {
+    if (!isZero(bits, word)) { (*counts).underflow += 1u; }
+    return result;
   }
-  if (magnitude < UNDERFLOW_BELOW && !isZero(bits, word)) { (*counts).underflow += 1u; }
-  return result;
+  (*counts).overflow += 1u;
+  // The largest finite value has the bits before infinity.
+  return select(result, result - 1u, CLAMP);
 }
 
 // Most runs have nothing to add: atomics are shared by all invocations, and loading one is much cheaper than changing it.

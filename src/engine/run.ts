@@ -218,7 +218,7 @@ class RunOutput {
       written: this.#written,
       total: this.#plan.totals.outputBytes,
       file: file.path,
-      filesDone: this.#plan.files.length - this.#open.size,
+      filesDone: this.#finished.length,
       files: this.#plan.files.length,
       phase,
     });

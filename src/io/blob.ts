@@ -1,3 +1,4 @@
+import { mapBounded } from '../base/concurrent.js';
 import { domSourceFailure } from './dom-failures.js';
 import { shortRead, sourceFailure } from './failures.js';
 import { makeSource, READ_PIECE } from './source.js';
@@ -43,32 +44,31 @@ export function blobSource(name: string, blob: Blob, modified: number, current?:
 
 /** Settles only when nothing writes to `into` any more. */
 async function readPieces(name: string, blob: Blob, offset: number, into: Uint8Array, signal?: AbortSignal) {
-  let next = 0;
-  const lane = async () => {
-    while (next < into.byteLength) {
-      signal?.throwIfAborted();
-      const start = next;
-      next = Math.min(start + READ_PIECE, into.byteLength);
-      const piece = blob.slice(offset + start, offset + next);
-      const found = await readPiece(piece, into.subarray(start, next));
-      if (found < piece.size) throw shortRead(name, offset + start, piece.size, found);
-    }
-  };
-  const lanes = await Promise.allSettled(Array.from({ length: PIECES_IN_FLIGHT }, lane));
-  for (const result of lanes) if (result.status === 'rejected') throw result.reason;
+  const starts = Array.from({ length: Math.ceil(into.byteLength / READ_PIECE) }, (_, i) => i * READ_PIECE);
+  await mapBounded(starts, PIECES_IN_FLIGHT, async (start) => {
+    signal?.throwIfAborted();
+    const target = into.subarray(start, start + READ_PIECE);
+    const piece = blob.slice(offset + start, offset + start + target.byteLength);
+    const found = await readPiece(piece, target);
+    if (found < target.byteLength) throw shortRead(name, offset + start, target.byteLength, found);
+  });
 }
 
-/** Reads a whole blob into `into`; resolves to the number of bytes that there were. */
+/**
+ * Reads a whole blob into `into`; resolves to the number of bytes that there were. What a stream could not read is read
+ * again in one call: streams do not tell why they fail.
+ */
 async function readPiece(piece: Blob, into: Uint8Array): Promise<number> {
-  const stream = piece.size < STREAM_FROM ? undefined : byteStream(piece);
-  if (stream !== undefined) return drain(piece, stream, into);
+  const reader = piece.size < STREAM_FROM ? undefined : byteReader(piece);
+  const streamed = await (reader && drain(piece, reader, into).catch(() => undefined));
+  if (streamed !== undefined) return streamed;
   const bytes = new Uint8Array(await piece.arrayBuffer());
   into.set(bytes);
   return bytes.byteLength;
 }
 
 /** A reader that reuses its buffer: half the memory of `arrayBuffer`, and faster. Undefined where there is none. */
-function byteStream(piece: Blob): ReadableStreamBYOBReader | undefined {
+function byteReader(piece: Blob): ReadableStreamBYOBReader | undefined {
   try {
     return piece.stream().getReader({ mode: 'byob' });
   } catch {

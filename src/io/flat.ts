@@ -1,5 +1,5 @@
 import { sourceFailure } from './failures.js';
-import { plainPath, splitFilePath } from './path.js';
+import { pathSegments, plainFilePath, splitFilePath } from './path.js';
 import type { ByteSource, FileTree, TreeEntry } from './types.js';
 
 /** A tree over files that are known by their full paths, each with what opens it. Folders are those the paths name. */
@@ -17,12 +17,12 @@ export function flatTree(name: string, files: ReadonlyMap<string, () => ByteSour
   return {
     name,
     async list(path) {
-      const entries = folders.get(plainPath(path, 'source'));
+      const entries = folders.get(pathSegments(path, 'source').join('/'));
       if (entries === undefined) throw sourceFailure('source-missing', path);
       return [...entries.values()];
     },
     async open(path) {
-      const open = files.get(plainPath(path, 'source'));
+      const open = files.get(plainFilePath(path, 'source'));
       if (open === undefined) throw sourceFailure('source-missing', path);
       return open();
     },

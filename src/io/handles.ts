@@ -11,12 +11,8 @@ import { pathSegments, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
 import type { ByteSource, FileTree, OutputTree } from './types.js';
 
-declare global {
-  interface FileSystemCreateWritableOptions {
-    /** `exclusive` refuses a second writer. Browsers that do not know it ignore it. */
-    mode?: 'exclusive' | 'siloed';
-  }
-}
+/** Refuses a second writer. The DOM library does not know the option yet; browsers without it ignore it. */
+const ONE_WRITER: FileSystemCreateWritableOptions & { readonly mode: 'exclusive' } = { mode: 'exclusive' };
 
 /** The folder of a handle that may be read. */
 export function directoryTree(root: FileSystemDirectoryHandle): FileTree {
@@ -93,7 +89,7 @@ async function startFile(folder: FileSystemDirectoryHandle, name: string, byteLe
     if (!existed && (await handle.getFile()).size === 0) await folder.removeEntry(name);
   };
   try {
-    const stream = await handle.createWritable({ mode: 'exclusive' });
+    const stream = await handle.createWritable(ONE_WRITER);
     // One sparse step to the full size: a disk that cannot hold the file is found before any byte is written.
     await stream.truncate(byteLength);
     return {

@@ -6,7 +6,7 @@
 
 import { sinkFailure, sourceFailure } from './failures.js';
 import { flatTree } from './flat.js';
-import { plainPath, splitFilePath } from './path.js';
+import { plainFilePath } from './path.js';
 import { makeSink } from './sink.js';
 import { makeSource } from './source.js';
 import type { ByteSource, FileTree, OutputTree } from './types.js';
@@ -41,11 +41,10 @@ export function memoryOutput(): MemoryOutput {
     name: 'memory',
     files,
     async has(path) {
-      return files.has(plainPath(path, 'sink'));
+      return files.has(plainFilePath(path, 'sink'));
     },
     async create(path, byteLength) {
-      splitFilePath(path, 'sink');
-      if (writing.has(path)) throw sinkFailure('sink-locked', path);
+      if (writing.has(plainFilePath(path, 'sink'))) throw sinkFailure('sink-locked', path);
       const bytes = allocate(path, byteLength);
       writing.add(path);
       const raw = {
@@ -63,12 +62,12 @@ export function memoryOutput(): MemoryOutput {
       return makeSink(path, byteLength, raw, (error) => sinkFailure('sink-failed', path, error, byteLength));
     },
     async open(path) {
-      const bytes = files.get(plainPath(path, 'source'));
+      const bytes = files.get(plainFilePath(path, 'source'));
       if (bytes === undefined) throw sourceFailure('source-missing', path);
       return memorySource(path, bytes);
     },
     async remove(path) {
-      files.delete(plainPath(path, 'sink'));
+      files.delete(plainFilePath(path, 'sink'));
     },
   };
 }

@@ -27,7 +27,9 @@ export async function openFolder(path: string): Promise<FileTree> {
   if (!found.isDirectory()) throw usage('not-a-folder', path, 'is not a folder.');
   return {
     name: basename(root) || root,
-    list: (folder) => listFolder(join(root, ...pathSegments(folder, 'source')), folder === '' ? root : folder),
+    async list(folder) {
+      return listFolder(join(root, ...pathSegments(folder, 'source')), folder === '' ? path : folder);
+    },
     open: (file) => openFile(root, file),
   };
 }
@@ -68,7 +70,7 @@ export function folderOutput(path: string): OutputTree {
       try {
         await unlink(targetOf(root, file));
       } catch (error) {
-        if (errnoOf(error) !== 'ENOENT') throw nodeSinkFailure(file, error);
+        if (!isNothing(error)) throw nodeSinkFailure(file, error);
       }
     },
   };
@@ -192,9 +194,14 @@ async function statOrMissing(path: string): Promise<Stats | undefined> {
   try {
     return await stat(path);
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errnoOf(error))) return undefined;
+    if (isNothing(error)) return undefined;
     throw error;
   }
+}
+
+/** True where a path leads to nothing: no such name, a file in place of a folder, or links in a circle. */
+function isNothing(error: unknown): boolean {
+  return ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errnoOf(error));
 }
 
 function usage(code: 'folder-missing' | 'not-a-folder', path: string, says: string): UnshardError {

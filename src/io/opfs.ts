@@ -8,15 +8,13 @@
 import { blobSource } from './blob.js';
 import { domSinkFailure, domSourceFailure, isMissing } from './dom-failures.js';
 import { sinkFailure, sourceFailure } from './failures.js';
-import { plainPath, splitFilePath } from './path.js';
+import { plainFilePath, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
 import type { OutputTree } from './types.js';
 
-declare global {
-  interface FileSystemFileHandle {
-    /** Dedicated workers only. */
-    createSyncAccessHandle(): Promise<SyncAccessHandle>;
-  }
+/** A handle as dedicated workers have it. The DOM library describes the page only. */
+interface WorkerFileHandle extends FileSystemFileHandle {
+  createSyncAccessHandle(): Promise<SyncAccessHandle>;
 }
 
 /** A file of the browser's own storage, opened for this worker alone. */
@@ -53,7 +51,7 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
     folder ??= await (await navigator.storage.getDirectory()).getDirectoryHandle(name, { create: true });
     const home = folder;
     const handle = await home.getFileHandle(`${files++}`, { create: true });
-    const access = await handle.createSyncAccessHandle();
+    const access = await (handle as WorkerFileHandle).createSyncAccessHandle();
     const drop = async () => {
       access.close();
       await home.removeEntry(handle.name);
@@ -87,7 +85,7 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
   };
 
   const file = async (path: string): Promise<File> => {
-    const handle = finished.get(plainPath(path, 'source'));
+    const handle = finished.get(plainFilePath(path, 'source'));
     if (handle === undefined) throw sourceFailure('source-missing', path);
     try {
       const stored = await handle.getFile();
@@ -101,11 +99,10 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
     name,
     file,
     async has(path) {
-      return finished.has(plainPath(path, 'sink'));
+      return finished.has(plainFilePath(path, 'sink'));
     },
     async create(path, byteLength) {
-      splitFilePath(path, 'sink');
-      if (writing.has(path)) throw sinkFailure('sink-locked', path, undefined, byteLength);
+      if (writing.has(plainFilePath(path, 'sink'))) throw sinkFailure('sink-locked', path, undefined, byteLength);
       const explain = (error: unknown) => domSinkFailure(path, error, byteLength);
       writing.add(path);
       try {
@@ -120,7 +117,7 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
       return blobSource(path, stored, stored.lastModified);
     },
     async remove(path) {
-      const handle = finished.get(plainPath(path, 'sink'));
+      const handle = finished.get(plainFilePath(path, 'sink'));
       if (handle === undefined) return;
       finished.delete(path);
       await folder?.removeEntry(handle.name).catch((error) => Promise.reject(domSinkFailure(path, error)));

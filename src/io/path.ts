@@ -22,11 +22,6 @@ export function pathSegments(path: string, kind: 'source' | 'sink'): string[] {
   return segments;
 }
 
-/** The path itself, once it is known to be a plain one; for adapters that look paths up as a whole. */
-export function plainPath(path: string, kind: 'source' | 'sink'): string {
-  return pathSegments(path, kind).join('/');
-}
-
 /** A path of at least one segment, as the folders that lead to it and its own name. */
 export function splitFilePath(path: string, kind: 'source' | 'sink'): { folders: string[]; name: string } {
   const folders = pathSegments(path, kind);
@@ -41,4 +36,10 @@ export function splitFilePath(path: string, kind: 'source' | 'sink'): { folders:
     });
   }
   return { folders, name };
+}
+
+/** The path of a file itself, once it is known to be a plain one; for adapters that look paths up as a whole. */
+export function plainFilePath(path: string, kind: 'source' | 'sink'): string {
+  splitFilePath(path, kind);
+  return path;
 }

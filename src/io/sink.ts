@@ -23,7 +23,10 @@ export function makeSink(path: string, byteLength: number, raw: RawSink, explain
     async write(offset, bytes) {
       assert(state === 'open', `${path} is written when it is ${state}`);
       const end = offset + bytes.byteLength;
-      assert(offset >= 0 && end <= byteLength, `[${offset}, ${end}) is outside the ${byteLength} bytes of ${path}`);
+      assert(
+        Number.isSafeInteger(offset) && offset >= 0 && end <= byteLength,
+        `[${offset}, ${end}) is outside the ${byteLength} bytes of ${path}`,
+      );
       await raw.write(offset, bytes).catch((error) => Promise.reject(explain(error)));
     },
     async close() {

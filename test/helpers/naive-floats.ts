@@ -44,7 +44,9 @@ export function decodeFloats(dtype: NaiveFloat, bytes: Uint8Array): number[] {
   return Array.from({ length: bytes.length / FORMATS[dtype].bytes }, (_, i) => {
     if (dtype === 'F32') return view.getFloat32(4 * i, true);
     const bits = view.getUint16(2 * i, true);
-    return dtype === 'F16' ? halfValue(bits) : decodeFloats('F32', new Uint8Array([0, 0, bits & 255, bits >> 8]))[0] ?? 0;
+    return dtype === 'F16'
+      ? halfValue(bits)
+      : (decodeFloats('F32', new Uint8Array([0, 0, bits & 255, bits >> 8]))[0] ?? 0);
   });
 }
 

@@ -144,6 +144,7 @@ class GpuConverter {
     return pipeline;
   }
 
+  /** Converts one batch in the slot's buffers; `job.output` is written only when the result can be trusted. */
   async #run(job: ConvertJob, batch: Batch, pipeline: GPUComputePipeline, slot: Staging): Promise<ConvertStats[]> {
     this.#jobs = (this.#jobs + 1) >>> 0;
     const id = this.#jobs;

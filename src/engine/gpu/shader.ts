@@ -18,7 +18,7 @@ import type { ConvertJob } from '../backend.js';
 /** Invocations of a workgroup: a multiple of the width of every GPU, and half of what WebGPU allows at least. */
 export const WORKGROUP_SIZE = 128;
 
-/** Elements of an invocation: two to four words of output are enough to pay for the search of the first piece. */
+/** Elements of an invocation: four words of 16-bit results are enough to pay for the search of the first piece. */
 export const RUN_ELEMENTS = 8;
 
 /** Words of the piece table before its pieces, and of each piece. */

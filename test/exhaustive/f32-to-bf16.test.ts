@@ -1,0 +1,3 @@
+import { expectEveryBlock } from './every-block.js';
+
+expectEveryBlock('BF16');

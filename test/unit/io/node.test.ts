@@ -1,0 +1,214 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { folderOutput, openFolder } from '../../../src/io/node.js';
+import { readBytes } from '../../../src/io/read.js';
+import { temporaryFolder } from '../../helpers/cli.js';
+import { rejectionOf } from '../../helpers/errors.js';
+
+const LINUX = process.platform === 'linux';
+
+/** Paths that this process has open in a folder. */
+function openPaths(folder: string): string[] {
+  const links = readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
+  return links.filter((path) => path.startsWith(folder));
+}
+
+test('a path that names no folder is a usage error', async () => {
+  const root = await temporaryFolder();
+  writeFileSync(join(root, 'file'), '');
+  const missing = join(root, 'missing');
+  expect(await rejectionOf(openFolder(missing))).toMatchObject({
+    kind: 'usage',
+    code: 'folder-missing',
+    facts: { file: missing },
+  });
+  expect(await rejectionOf(openFolder(join(root, 'file')))).toMatchObject({ kind: 'usage', code: 'not-a-folder' });
+  expect((await openFolder(root)).name).toBe(root.slice(root.lastIndexOf('/') + 1));
+});
+
+test('symbolic links are followed, and one that leads nowhere says so when it is opened', async () => {
+  const root = await temporaryFolder();
+  mkdirSync(join(root, 'blobs'));
+  writeFileSync(join(root, 'blobs', 'abc'), 'weights');
+  symlinkSync('blobs/abc', join(root, 'model.pt'));
+  symlinkSync('blobs', join(root, 'step'));
+  symlinkSync('gone', join(root, 'lost.pt'));
+  symlinkSync('loop.pt', join(root, 'loop.pt'));
+  const tree = await openFolder(root);
+  const kinds = new Map((await tree.list('')).map(({ name, kind }) => [name, kind]));
+  expect(kinds).toEqual(
+    new Map([
+      ['blobs', 'directory'],
+      ['model.pt', 'file'],
+      ['step', 'directory'],
+      ['lost.pt', 'file'],
+      ['loop.pt', 'file'],
+    ]),
+  );
+  for (const path of ['model.pt', 'step/abc']) {
+    const source = await tree.open(path);
+    expect(new TextDecoder().decode(await readBytes(source, 0, source.size))).toBe('weights');
+    await source.close();
+  }
+  for (const path of ['lost.pt', 'loop.pt']) {
+    expect(await rejectionOf(tree.open(path))).toMatchObject({ code: 'source-missing', facts: { file: path } });
+  }
+});
+
+test.runIf(LINUX)('a named pipe is not opened, which would wait for ever', async () => {
+  const root = await temporaryFolder();
+  execFileSync('mkfifo', [join(root, 'pipe.pt')]);
+  const detail = await rejectionOf((await openFolder(root)).open('pipe.pt'));
+  expect(detail).toMatchObject({ code: 'source-missing', facts: { file: 'pipe.pt' } });
+});
+
+test.runIf(LINUX)('a file takes a handle from its first read until it is closed', async () => {
+  const root = await temporaryFolder();
+  writeFileSync(join(root, 'a.pt'), 'weights');
+  const source = await (await openFolder(root)).open('a.pt');
+  expect(openPaths(root)).toEqual([]);
+  await Promise.all([readBytes(source, 0, 3), readBytes(source, 3, 4)]);
+  expect(openPaths(root)).toEqual([join(root, 'a.pt')]);
+  await source.close();
+  expect(openPaths(root)).toEqual([]);
+});
+
+test.each<[string, (path: string) => void]>([
+  ['grew', (path) => writeFileSync(path, 'x', { flag: 'a' })],
+  ['was cut', (path) => truncateSync(path, 5)],
+  ['was written again, as long as before', (path) => writeFileSync(path, 'WEIGHTS')],
+])('a file that %s while it was read is refused', async (_, change) => {
+  const root = await temporaryFolder();
+  const path = join(root, 'a.pt');
+  writeFileSync(path, 'weights');
+  utimesSync(path, 1_700_000_000, 1_700_000_000);
+  const source = await (await openFolder(root)).open('a.pt');
+  expect(source.modified).toBe(1_700_000_000_000);
+  expect(await readBytes(source, 0, 7)).toHaveLength(7);
+  change(path);
+  const detail = await rejectionOf(readBytes(source, 0, 7));
+  expect(detail).toMatchObject({ kind: 'source', code: 'source-changed', facts: { file: 'a.pt' } });
+  await source.close();
+});
+
+test('a file that was replaced or removed before its first read is refused', async () => {
+  const root = await temporaryFolder();
+  for (const name of ['a.pt', 'b.pt']) writeFileSync(join(root, name), 'weights');
+  const tree = await openFolder(root);
+  const replaced = await tree.open('a.pt');
+  const removed = await tree.open('b.pt');
+  writeFileSync(join(root, 'new'), 'weights!');
+  renameSync(join(root, 'new'), join(root, 'a.pt'));
+  unlinkSync(join(root, 'b.pt'));
+  expect(await rejectionOf(readBytes(replaced, 0, 7))).toMatchObject({ code: 'source-changed' });
+  expect(await rejectionOf(readBytes(removed, 0, 7))).toMatchObject({ code: 'source-missing' });
+  await Promise.all([replaced.close(), removed.close()]);
+});
+
+test('a file is written beside its place and leaves nothing else there', async () => {
+  const root = await temporaryFolder();
+  const sink = await folderOutput(join(root, 'new', 'folder')).create('a.bin', 3);
+  await sink.write(0, new Uint8Array([1, 2, 3]));
+  expect(readdirSync(join(root, 'new', 'folder'))).toEqual([`a.bin.partial-${process.pid}`]);
+  await sink.close();
+  expect(readdirSync(join(root, 'new', 'folder'))).toEqual(['a.bin']);
+});
+
+test('what a killed process of the same number left is replaced', async () => {
+  const root = await temporaryFolder();
+  writeFileSync(join(root, `a.bin.partial-${process.pid}`), 'left by a process that was killed');
+  const sink = await folderOutput(root).create('a.bin', 2);
+  await sink.write(0, new Uint8Array([7]));
+  await sink.close();
+  expect([...readFileSync(join(root, 'a.bin'))]).toEqual([7, 0]);
+});
+
+test('a file that another process took over is neither put in place nor removed', async () => {
+  const root = await temporaryFolder();
+  const sink = await folderOutput(root).create('a.bin', 2);
+  const partial = join(root, `a.bin.partial-${process.pid}`);
+  unlinkSync(partial);
+  writeFileSync(partial, 'theirs');
+  expect(await rejectionOf(sink.close())).toMatchObject({ kind: 'sink', code: 'sink-locked' });
+  await sink.abort();
+  expect(readFileSync(partial, 'utf8')).toBe('theirs');
+  expect(existsSync(join(root, 'a.bin'))).toBe(false);
+});
+
+test('a link in the way of an output is replaced, not followed', async () => {
+  const root = await temporaryFolder();
+  writeFileSync(join(root, 'precious'), 'keep me');
+  symlinkSync('precious', join(root, 'a.bin'));
+  const sink = await folderOutput(root).create('a.bin', 1);
+  await sink.close();
+  expect(readFileSync(join(root, 'precious'), 'utf8')).toBe('keep me');
+  expect(lstatSync(join(root, 'a.bin')).isFile()).toBe(true);
+});
+
+test('a name that is taken or too long is refused before anything is written', async () => {
+  const root = await temporaryFolder();
+  mkdirSync(join(root, 'folder'));
+  writeFileSync(join(root, 'file'), '');
+  const output = folderOutput(root);
+  expect(await rejectionOf(output.create('folder', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
+  expect(await rejectionOf(output.create('file/a.bin', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
+  expect(await rejectionOf(folderOutput(join(root, 'file')).create('a.bin', 1))).toMatchObject({
+    code: 'sink-name-taken',
+  });
+  const long = 'x'.repeat(300);
+  expect(await rejectionOf(output.create(long, 1))).toMatchObject({ code: 'sink-bad-name', facts: { file: long } });
+  expect(readdirSync(root).sort()).toEqual(['file', 'folder']);
+});
+
+test.runIf(LINUX)('a folder that may not be written is refused', async () => {
+  const detail = await rejectionOf(folderOutput('/sys/unshard').create('a.bin', 1));
+  expect(detail).toMatchObject({ kind: 'sink', code: 'sink-not-allowed', facts: { file: 'a.bin', needed: 1 } });
+});
+
+/** Writes a file of 2 MiB to a disk of 1 MiB, which exists for this one process only. Prints what became of it. */
+const FULL_DISK = `
+  const { folderOutput } = await import(process.argv[1]);
+  const { readdirSync } = await import('node:fs');
+  const sink = await folderOutput(process.argv[2]).create('a.bin', 2097152);
+  let detail;
+  for (let at = 0; at < 2097152 && !detail; at += 65536) {
+    await sink.write(at, new Uint8Array(65536)).catch((error) => { detail = error.detail; });
+  }
+  await sink.abort();
+  console.log(JSON.stringify({ detail, left: readdirSync(process.argv[2]) }));
+`;
+
+const canMount = spawnSync('unshare', ['-rm', 'true']).status === 0;
+
+test.skipIf(!canMount)('a disk that is full is told with the bytes that were needed, and left clean', async () => {
+  const disk = await temporaryFolder();
+  const node = fileURLToPath(new URL('../../../src/io/node.ts', import.meta.url));
+  const mountAndRun =
+    'mount -t tmpfs -o size=1m none "$1" && exec "$2" --import tsx --input-type=module -e "$3" "$4" "$1"';
+  const args = ['-rm', 'sh', '-c', mountAndRun, 'sh', disk, process.execPath, FULL_DISK, node];
+  const { detail, left } = JSON.parse(execFileSync('unshare', args, { encoding: 'utf8' }));
+  expect(detail).toMatchObject({ kind: 'sink', code: 'sink-no-space', facts: { file: 'a.bin', needed: 2_097_152 } });
+  expect(left).toEqual([]);
+});
