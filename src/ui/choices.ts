@@ -5,7 +5,7 @@
  */
 
 import { parseSize } from '../base/size.js';
-import type { OutputFormat, OverflowPolicy, PlanOptions, Precision } from '../plan/plan.js';
+import type { OutputFormat, OverflowPolicy, PlanOptions, Precision } from '../index.js';
 import type { BackendChoice } from '../worker/protocol.js';
 
 /** The sizes that the page offers, in bytes, besides one file and a size of the user's own. */

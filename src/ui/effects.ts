@@ -6,7 +6,7 @@
  */
 
 import { useEffect, useRef } from 'preact/hooks';
-import { isAbort } from '../base/errors.js';
+import { isAbort, isUnshardError } from '../base/errors.js';
 import type { Engine } from '../worker/client.js';
 import { planOptions } from './choices.js';
 import { failureOf } from './failure.js';
@@ -68,7 +68,11 @@ export function useConverter(engine: Engine, state: State, send: Send): void {
     return latest(
       () => engine.converter(choice),
       (converter) => send({ type: 'converter', choice, converter: converter ?? null }),
-      (error) => send({ type: 'failed', failure: failureOf(error) }),
+      (error) => {
+        // A device that cannot be had is as good as none.
+        if (isUnshardError(error, 'gpu')) send({ type: 'converter', choice, converter: null });
+        else send({ type: 'failed', failure: failureOf(error) });
+      },
     );
   }, [engine, send, choice, known]);
 }

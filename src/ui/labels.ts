@@ -4,8 +4,7 @@
  * @module
  */
 
-import type { DType } from '../base/dtype.js';
-import type { Layout, Origin } from '../checkpoints/inventory.js';
+import type { DType, Layout, Origin } from '../index.js';
 import type { BackendChoice } from '../worker/protocol.js';
 
 /** Layouts of checkpoints. */
@@ -18,7 +17,7 @@ export const LAYOUTS: Readonly<Record<Layout, string>> = {
 
 /** Where the bits of a tensor come from. */
 export const ORIGINS: Readonly<Record<Origin, string>> = {
-  master: 'master weights',
+  master: 'master',
   module: 'model file',
   frozen: 'frozen',
   buffer: 'buffer',

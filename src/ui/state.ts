@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { InspectProgress } from '../checkpoints/inspect.js';
+import type { InspectProgress } from '../index.js';
 import type {
   BackendChoice,
   CheckpointView,
@@ -212,7 +212,8 @@ function reducePlan(state: PlanState, event: Event): State {
     case 'started':
       return start(state, event.now);
     case 'failed':
-      return { stage: 'failed', failure: event.failure, from: state };
+      // Without the destination: it may be what failed, and would fail again on the way back.
+      return { stage: 'failed', failure: event.failure, from: withoutDestination(state) };
     default:
       return state;
   }
@@ -276,6 +277,7 @@ export function obstacle(state: PlanState): string | undefined {
   if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';
   if (!destination) return 'Choose where to write first.';
   if (planning.kind === 'working' || !collisions) return 'Looking at the destination.';
+  if (!converters[choices.backend]) return 'Looking for a GPU.';
   if (collisions.sources.length > 0) return 'Choose another folder: files of the checkpoint are never replaced.';
   if (collisions.existing.length > 0 && !state.overwrite) return 'Agree to replace the existing files first.';
   return undefined;

@@ -6,8 +6,7 @@
  */
 
 import { proxy, type Remote, wrap } from 'comlink';
-import type { InspectProgress } from '../checkpoints/inspect.js';
-import type { PlanOptions } from '../plan/plan.js';
+import type { InspectProgress, PlanOptions } from '../index.js';
 import { registerErrorHandler } from './errors.js';
 import type {
   BackendChoice,

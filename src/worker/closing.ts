@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { OutputTree } from '../io/types.js';
+import type { OutputTree } from '../index.js';
 
 /** What is known of the files that are being closed, and of those that were. */
 export interface Closing {
@@ -18,8 +18,11 @@ export interface Closing {
 /** Files smaller than this, in bytes, say nothing about the time that a gigabyte takes. */
 const LEAST_BYTES = 1_000_000;
 
-/** Wraps a tree of outputs, so that `watch` tells how its closing goes. */
-export function watchClosing(output: OutputTree): { readonly output: OutputTree; watch(): Closing } {
+/** Wraps a tree of outputs, so that `watch` tells how its closing goes. `onChange` is called when that is news. */
+export function watchClosing(
+  output: OutputTree,
+  onChange: () => void = () => {},
+): { readonly output: OutputTree; watch(): Closing } {
   const closing = new Set<string>();
   let bytes = 0;
   let seconds = 0;
@@ -32,14 +35,16 @@ export function watchClosing(output: OutputTree): { readonly output: OutputTree;
       async close() {
         const started = performance.now();
         closing.add(path);
+        onChange();
         try {
           await sink.close();
+          if (byteLength < LEAST_BYTES) return;
+          bytes += byteLength;
+          seconds += (performance.now() - started) / 1000;
         } finally {
           closing.delete(path);
+          onChange();
         }
-        if (byteLength < LEAST_BYTES) return;
-        bytes += byteLength;
-        seconds += (performance.now() - started) / 1000;
       },
     };
   }

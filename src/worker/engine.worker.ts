@@ -6,7 +6,7 @@
  */
 
 import { expose } from 'comlink';
-import { type FileTree, type Inventory, inspect, plan, run, UnshardError } from '../index.js';
+import { type FileTree, type Inventory, inspect, plan, type RunProgress, run, UnshardError } from '../index.js';
 import { openBackend } from './backends.js';
 import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
@@ -85,14 +85,21 @@ const api: EngineApi = {
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
       const destination = await openOutput(place);
-      const { output, watch } = watchClosing(destination.tree);
+      let last: RunProgress | undefined;
+      const tell = (): void => {
+        if (last) progress.push({ ...last, ...watch() });
+      };
+      const { output, watch } = watchClosing(destination.tree, tell);
       const report = await run(made, {
         input: tree,
         output,
         backend,
         overwrite,
         signal,
-        onProgress: (step) => progress.push({ ...step, ...watch() }),
+        onProgress: (step) => {
+          last = step;
+          tell();
+        },
       });
       return { report, downloads: await destination.downloads(report.files) };
     } finally {

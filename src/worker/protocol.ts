@@ -5,11 +5,7 @@
  * @module
  */
 
-import type { DType } from '../base/dtype.js';
-import type { InspectProgress } from '../checkpoints/inspect.js';
-import type { Inventory, Origin } from '../checkpoints/inventory.js';
-import type { Report, RunProgress } from '../engine/report.js';
-import type { Plan, PlanOptions } from '../plan/plan.js';
+import type { DType, InspectProgress, Inventory, Origin, Plan, PlanOptions, Report, RunProgress } from '../index.js';
 import type { Closing } from './closing.js';
 
 /** A checkpoint folder, as the page got hold of it. */

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from 'preact';
-import type { Origin } from '../../checkpoints/inventory.js';
+import type { Origin } from '../../index.js';
 import type { CheckpointView } from '../../worker/protocol.js';
 import { formatBytes, formatCount, formatMagnitude, plural } from '../format.js';
 import { dtypeLabel, LAYOUTS, ORIGINS } from '../labels.js';
@@ -41,16 +41,17 @@ export function Found(props: { readonly checkpoint: CheckpointView; readonly sen
 /** The tag, and the choice of another where there are several. */
 function Tag({ checkpoint, send }: { readonly checkpoint: CheckpointView; readonly send: Send }): JSX.Element {
   const { tag, tags } = checkpoint;
-  if (tags.length < 2) return <>{tag.tag}</>;
+  if (tags.length < 2) return <span data-testid="only-tag">{tag.tag}</span>;
   return (
     <select
       name="tag"
       aria-label="Tag"
-      value={tag.tag}
+      value={tag.path}
+      data-value={tag.path}
       onChange={({ currentTarget }) => send({ type: 'tag', tag: currentTarget.value })}
     >
       {tags.map((choice) => (
-        <option key={choice.path} value={choice.tag}>
+        <option key={choice.path} value={choice.path} data-tag={choice.tag}>
           {choice.latest ? `${choice.tag} (latest)` : choice.tag}
         </option>
       ))}
@@ -58,7 +59,7 @@ function Tag({ checkpoint, send }: { readonly checkpoint: CheckpointView; readon
   );
 }
 
-/** `140 (112 master weights, 28 buffer, 1 tied)`, without what there is none of. */
+/** `140 (112 master, 28 buffer, 1 tied)`, without what there is none of. */
 function tensorCounts({ tensors, aliases }: CheckpointView): ComponentChildren {
   const counts = new Map<Origin, number>();
   for (const { origin } of tensors) counts.set(origin, (counts.get(origin) ?? 0) + 1);

@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from 'preact';
-import type { OutputFormat, OverflowPolicy, Precision } from '../../plan/plan.js';
-import type { BackendChoice } from '../../worker/protocol.js';
+import type { OutputFormat, OverflowPolicy, Precision } from '../../index.js';
+import type { BackendChoice, Converter } from '../../worker/protocol.js';
 import { checkingHint } from '../checking.js';
 import { SHARD_SIZES } from '../choices.js';
 import { formatBytes } from '../format.js';
@@ -122,13 +122,7 @@ function cost(state: PlanState): string | undefined {
 
 function BackendField({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
   const { choices, converters } = state;
-  const converter = converters[choices.backend];
-  const hint =
-    converter === undefined
-      ? 'Looking for a GPU.'
-      : converter === null
-        ? 'No GPU can be used in this browser.'
-        : `${converter.name === 'gpu' ? 'GPU' : 'CPU'}: ${converter.description}`;
+  const hint = converterText(choices.backend, converters[choices.backend]);
   return (
     <Field label="Converter" id="backend" hint={hint}>
       <select
@@ -148,6 +142,14 @@ function BackendField({ state, send }: { readonly state: PlanState; readonly sen
       </select>
     </Field>
   );
+}
+
+/** What a choice of backend comes to, in words; undefined is not known yet, null cannot be had. */
+function converterText(choice: BackendChoice, converter: Converter | null | undefined): string {
+  if (converter === undefined) return 'Looking for a GPU.';
+  if (converter === null) return 'No GPU can be used in this browser.';
+  if (converter.name === 'gpu') return `GPU: ${converter.description}`;
+  return choice === 'auto' ? `No hardware GPU. CPU: ${converter.description}` : `CPU: ${converter.description}`;
 }
 
 const BACKEND_CHOICES: readonly BackendChoice[] = ['auto', 'gpu', 'cpu'];

@@ -5,14 +5,15 @@
  */
 
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
-import type { Notice, SkippedTensor } from '../../checkpoints/inventory.js';
-import { plural } from '../format.js';
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import type { Notice, SkippedTensor } from '../../index.js';
+import type { FileView } from '../../worker/protocol.js';
+import { formatBytes, plural } from '../format.js';
 
 /** The heading of a stage. It takes the focus when the stage appears, so that a screen reader starts there. */
 export function StageHeading({ children }: { readonly children: ComponentChildren }): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus(), []);
+  useLayoutEffect(() => heading.current?.focus(), []);
   return (
     <h1 ref={heading} tabIndex={-1}>
       {children}
@@ -67,6 +68,28 @@ export function Facts(props: {
   );
 }
 
+/** How many lines fit in a list before it scrolls. */
+const LINES_IN_SIGHT = 7;
+
+/** A list that scrolls must be reachable by keyboard. */
+function scrollable(lines: number): { tabIndex?: number } {
+  return lines > LINES_IN_SIGHT ? { tabIndex: 0 } : {};
+}
+
+/** Files with their sizes. */
+export function FileList(props: { readonly files: readonly FileView[]; readonly testId: string }): JSX.Element {
+  return (
+    <ul class="files" data-testid={props.testId} {...scrollable(props.files.length)}>
+      {props.files.map(({ path, byteLength }) => (
+        <li key={path}>
+          <code>{path}</code>
+          <span class="size">{formatBytes(byteLength)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 /** A fold that is shut at first. */
 export function Fold(props: { readonly summary: string; readonly children: ComponentChildren }): JSX.Element {
   return (
@@ -84,7 +107,7 @@ const MAX_LINES = 200;
 export function NameList(props: { readonly lines: readonly (readonly [string, string])[] }): JSX.Element {
   const rest = props.lines.length - MAX_LINES;
   return (
-    <ul class="names">
+    <ul class="names" {...scrollable(props.lines.length)}>
       {props.lines.slice(0, MAX_LINES).map(([name, text]) => (
         <li key={name}>
           <code>{name}</code> <span>{text}</span>

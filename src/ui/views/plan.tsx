@@ -1,12 +1,12 @@
 import type { JSX } from 'preact';
-import type { Notice } from '../../checkpoints/inventory.js';
+import type { Notice } from '../../index.js';
 import type { CheckpointView, PlanView } from '../../worker/protocol.js';
 import { formatBytes, plural } from '../format.js';
 import { lastPlan, obstacle, type PlanState, type Send } from '../state.js';
 import { DestinationZone } from './destination.js';
 import { Found } from './found.js';
 import { Options } from './options.js';
-import { AliasesFold, NoticeBox, SkippedFold, StageHeading, Warnings } from './parts.js';
+import { AliasesFold, FileList, NoticeBox, SkippedFold, StageHeading, Warnings } from './parts.js';
 import { TensorTable } from './tensors.js';
 
 /** What was found, the choices, and exactly what will be written. */
@@ -35,7 +35,14 @@ export function Plan({ state, send }: { readonly state: PlanState; readonly send
               </NoticeBox>
             )}
             {plan && <Warnings warnings={ofPlanAlone(plan, checkpoint)} />}
-            {plan && <Files files={plan.files} total={plan.totals.outputBytes} />}
+            {plan && (
+              <>
+                <h3>
+                  {plural(plan.files.length, 'file')}, {formatBytes(plan.totals.outputBytes)}
+                </h3>
+                <FileList files={plan.files} testId="planned-files" />
+              </>
+            )}
             <DestinationZone state={state} send={send} />
             <StartButton state={state} send={send} />
           </section>
@@ -55,28 +62,6 @@ export function Plan({ state, send }: { readonly state: PlanState; readonly send
 function ofPlanAlone(plan: PlanView, { warnings }: CheckpointView): readonly Notice[] {
   const shown = new Set(warnings.map(({ message }) => message));
   return plan.warnings.filter(({ message }) => !shown.has(message));
-}
-
-/** The exact files that will be written. */
-function Files(props: {
-  readonly files: readonly { readonly path: string; readonly byteLength: number }[];
-  readonly total: number;
-}): JSX.Element {
-  return (
-    <div>
-      <h3>
-        {plural(props.files.length, 'file')}, {formatBytes(props.total)}
-      </h3>
-      <ul class="files" data-testid="planned-files">
-        {props.files.map(({ path, byteLength }) => (
-          <li key={path}>
-            <code>{path}</code>
-            <span class="size">{formatBytes(byteLength)}</span>
-          </li>
-        ))}
-      </ul>
-    </div>
-  );
 }
 
 function StartButton({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {

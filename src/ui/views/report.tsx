@@ -1,12 +1,11 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
-import type { ConvertStats } from '../../engine/backend.js';
-import type { Report as RunReport, TensorReport } from '../../engine/report.js';
+import type { ConvertStats, Report as RunReport, TensorReport } from '../../index.js';
 import type { FolderFile } from '../../worker/protocol.js';
 import { formatBytes, formatCount, formatRate, formatSeconds, plural } from '../format.js';
 import { dtypeLabel } from '../labels.js';
 import type { ReportState, Send } from '../state.js';
-import { AliasesFold, Facts, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
+import { AliasesFold, Facts, FileList, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
 
 /** What was written, what was proven, and what the user should know. */
 export function Report({ state, send }: { readonly state: ReportState; readonly send: Send }): JSX.Element {
@@ -26,7 +25,11 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
           )}
           .
         </p>
-        {downloads.length > 0 ? <Downloads files={downloads} /> : <Files report={report} />}
+        {downloads.length > 0 ? (
+          <Downloads files={downloads} />
+        ) : (
+          <FileList files={report.files} testId="written-files" />
+        )}
         <Facts
           facts={[
             ['Speed', formatRate(report.bytesWritten / Math.max(report.seconds, 0.001))],
@@ -72,19 +75,6 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
 
 const CHECK_STATUS = { passed: 'Passed.', failed: 'Failed.', 'not-checkable': 'Not checkable.' } as const;
 
-function Files({ report }: { readonly report: RunReport }): JSX.Element {
-  return (
-    <ul class="files" data-testid="written-files">
-      {report.files.map(({ path, byteLength }) => (
-        <li key={path}>
-          <code>{path}</code>
-          <span class="size">{formatBytes(byteLength)}</span>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
 /** Links to the finished files in the browser's storage. */
 function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.Element {
   const links = useMemo(
@@ -98,30 +88,36 @@ function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.El
     [links],
   );
   return (
-    <ul class="files" data-testid="downloads">
-      {links.map(({ path, size, url }) => (
-        <li key={path}>
-          <a href={url} download={path}>
-            Download <code>{path}</code>
-          </a>
-          <span class="size">{formatBytes(size)}</span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="files" data-testid="downloads">
+        {links.map(({ path, size, url }) => (
+          <li key={path}>
+            <a href={url} download={path}>
+              Download <code>{path}</code>
+            </a>
+            <span class="size">{formatBytes(size)}</span>
+          </li>
+        ))}
+      </ul>
+      <p class="hint">The browser keeps these files until the next conversion.</p>
+    </>
   );
 }
 
-/** The whole report as a file. */
+/** The whole report: as a file to save, and in the document for programs that drive the page. */
 function SaveReport({ report }: { readonly report: RunReport }): JSX.Element {
-  const url = useMemo(
-    () => URL.createObjectURL(new Blob([JSON.stringify(report, undefined, 2)], { type: 'application/json' })),
-    [report],
-  );
+  const json = useMemo(() => JSON.stringify(report, undefined, 2), [report]);
+  const url = useMemo(() => URL.createObjectURL(new Blob([json], { type: 'application/json' })), [json]);
   useEffect(() => () => URL.revokeObjectURL(url), [url]);
   return (
-    <a class="button" href={url} download="unshard-report.json">
-      Save report
-    </a>
+    <>
+      <a class="button" href={url} download="unshard-report.json">
+        Save report
+      </a>
+      <script type="application/json" id="report">
+        {json}
+      </script>
+    </>
   );
 }
 

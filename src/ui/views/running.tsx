@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { CHECK_SECONDS_PER_GB } from '../checking.js';
 import { formatBytes, formatRate, formatSeconds } from '../format.js';
 import { rateOf, secondsLeft } from '../speed.js';
 import type { RunningState, Send } from '../state.js';
@@ -24,14 +25,14 @@ export function Running({ state, send }: { readonly state: RunningState; readonl
       </StageHeading>
       <progress aria-label="Bytes written" value={written} max={total} />
       {/* Announced when the phase or the file changes, not with every byte. */}
-      <p class="status" aria-live="polite">
-        {cancelling ? 'Cancelling. Unfinished files are removed.' : phaseOf(state)}
+      <p class="status tall" aria-live="polite">
+        {cancelling ? 'Cancelling. The files of this run are removed.' : <Phase {...state} />}
       </p>
       <Facts
         facts={[
           ['Written', `${formatBytes(written)} of ${formatBytes(total)}`],
           ['Speed', rate === undefined ? '–' : formatRate(rate)],
-          ['Time left', left === undefined || written === total ? '–' : formatSeconds(left)],
+          ['Left to write', left === undefined || written === total ? '–' : formatSeconds(left)],
           ['Files finished', `${progress?.filesDone ?? 0} of ${plan.files.length}`],
         ]}
       />
@@ -43,22 +44,25 @@ export function Running({ state, send }: { readonly state: RunningState; readonl
   );
 }
 
-/** What is going on, in a sentence. */
-function phaseOf({ progress, destination }: RunningState): JSX.Element | string {
-  if (!progress) return 'Opening files';
-  const closing = progress.closing.at(-1);
-  if (closing === undefined || destination.ref.kind === 'download') {
-    return (
-      <>
-        Writing <code>{progress.file}</code>
-      </>
-    );
-  }
-  const { secondsPerGigabyte } = progress;
+/** What is going on, in sentences. */
+function Phase({ progress, plan, destination }: RunningState): JSX.Element {
+  if (!progress) return <>Opening files.</>;
+  const checked = destination.ref.kind === 'directory' ? progress.closing[0] : undefined;
   return (
     <>
-      The browser is checking <code>{closing}</code> before it appears.
-      {secondsPerGigabyte !== undefined && ` So far this took ${formatSeconds(secondsPerGigabyte)} for each GB.`}
+      {progress.written < plan.totals.outputBytes && (
+        <>
+          Writing <code>{progress.file}</code>.{' '}
+        </>
+      )}
+      {checked && (
+        <>
+          The browser is checking <code>{checked}</code> before it appears.{' '}
+          {progress.secondsPerGigabyte === undefined
+            ? `Expect about ${CHECK_SECONDS_PER_GB} s for each GB.`
+            : `So far this took ${formatSeconds(progress.secondsPerGigabyte)} for each GB.`}
+        </>
+      )}
     </>
   );
 }

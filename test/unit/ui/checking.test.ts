@@ -12,12 +12,12 @@ it('says nothing of small outputs', () => {
 
 it('counts one file in full and advises smaller ones', () => {
   expect(checkingHint(files(10e9))).toBe(
-    'The browser checks each file before it appears: about 2 min 0 s in all. Several smaller files are checked side by side and are ready sooner.',
+    'The browser checks each file before it appears: about 1 min 40 s in all. Several smaller files are checked side by side and are ready sooner.',
   );
 });
 
 it('counts a quarter for files that are checked four at a time', () => {
   expect(checkingHint(files(2.5e9, 2.5e9, 2.5e9, 2.5e9))).toBe(
-    'The browser checks each file before it appears: about 30 s in all.',
+    'The browser checks each file before it appears: about 25 s in all.',
   );
 });

@@ -81,6 +81,7 @@ const INSPECTED: Event[] = [
 ];
 const READY: Event[] = [
   ...INSPECTED,
+  { type: 'converter', choice: 'auto', converter: { name: 'cpu', description: 'a test' } },
   { type: 'planned', plan },
   { type: 'destination', destination },
   { type: 'collisions', collisions: nothingTaken },
@@ -177,6 +178,17 @@ describe('the choices', () => {
     expect(state.collisions).toBeUndefined();
   });
 
+  it('survive a failure at the destination, which is let go', () => {
+    const state = reach(
+      ...READY,
+      { type: 'chose', choices: { dtype: 'fp16' } },
+      { type: 'failed', failure },
+      { type: 'back' },
+    );
+    expect(state).toMatchObject({ stage: 'plan', choices: { dtype: 'fp16' } });
+    expect(state).not.toHaveProperty('destination');
+  });
+
   it('are incomplete while the size that was typed is none', () => {
     const custom: Event = { type: 'chose', choices: { shardSize: 'custom', customSize: 'four' } };
     expect(planState(...READY, custom)).toMatchObject({ planning: { kind: 'incomplete', last: plan } });
@@ -186,7 +198,7 @@ describe('the choices', () => {
 
   it('survive a failed run, a cancelled run, and a second conversion', () => {
     const run: Event[] = [
-      ...INSPECTED,
+      ...READY,
       { type: 'chose', choices: { dtype: 'fp16' } },
       { type: 'planned', plan },
       { type: 'destination', destination },
@@ -278,7 +290,16 @@ describe('the obstacle', () => {
     ['where to write', planState(...INSPECTED, { type: 'planned', plan })],
     ['Looking', planState(...READY, { type: 'chose', choices: { dtype: 'bf16' } })],
     ['Looking', planState(...READY, { type: 'destination', destination })],
-    ['GPU', planState(...READY, { type: 'converter', choice: 'auto', converter: null })],
+    [
+      'Looking for a GPU',
+      planState(
+        ...READY,
+        { type: 'chose', choices: { backend: 'gpu' } },
+        { type: 'planned', plan },
+        { type: 'collisions', collisions: nothingTaken },
+      ),
+    ],
+    ['offers no GPU', planState(...READY, { type: 'converter', choice: 'auto', converter: null })],
     [
       'never replaced',
       planState(...READY, { type: 'collisions', collisions: { existing: ['config.json'], sources: ['config.json'] } }),

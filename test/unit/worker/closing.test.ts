@@ -25,7 +25,8 @@ function slowToClose(ms: number, failure?: Error): OutputTree {
 }
 
 it('tells which files are being closed, and what a gigabyte took', async () => {
-  const { output, watch } = watchClosing(slowToClose(50));
+  const changes: (readonly string[])[] = [];
+  const { output, watch } = watchClosing(slowToClose(50), () => changes.push(watch().closing));
   const a = await output.create('a', 2 * MEGABYTE);
   const b = await output.create('b', 2 * MEGABYTE);
   expect(watch()).toEqual({ closing: [] });
@@ -34,6 +35,7 @@ it('tells which files are being closed, and what a gigabyte took', async () => {
   await Promise.all(closes);
   const { closing, secondsPerGigabyte } = watch();
   expect(closing).toEqual([]);
+  expect(changes).toEqual([['a'], ['a', 'b'], ['b'], []]);
   // 2 MB in at least 49 ms, as timers round: 24.5 s for each GB, and far from a thousand times that.
   expect(secondsPerGigabyte).toBeGreaterThanOrEqual(24.5);
   expect(secondsPerGigabyte).toBeLessThan(24_500);

@@ -1,0 +1,121 @@
+/**
+ * `npm run browser -- CHECKPOINT OUT [options]`: converts a checkpoint with the built page in a headless Chromium, and
+ * prints the result as one line of JSON.
+ *
+ * @module
+ */
+
+import { mkdirSync, realpathSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { readPss } from '../helpers/memory.js';
+import { launchBrowser, type TestBrowser } from '../helpers/page.js';
+import { servePage } from '../helpers/serve.js';
+import { assertPageBuilt, convertInPage, openPage, type PageConversion, PageFailure } from './drive.js';
+
+export { convertInPage, openPage, type PageConversion, PageFailure } from './drive.js';
+
+const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
+
+  --tag TAG               tag to convert (default: the latest)
+  --dtype DTYPE           fp32, fp16, bf16 or keep
+  --format FORMAT         safetensors or bin
+  --max-shard-size SIZE   largest file, such as 5GB
+  --exclude-frozen        leave out frozen parameters
+  --duplicate-tied        write a copy for each tied name
+  --overflow POLICY       error, inf or clamp
+  --overwrite             replace existing files
+  --backend BACKEND       auto, gpu or cpu; gpu starts a software adapter where there is no other
+  --screenshots DIR       save a picture of each stage`;
+
+/** Time between two looks at the memory, in milliseconds. */
+const MEMORY_MS = 100;
+
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      tag: { type: 'string' },
+      dtype: { type: 'string' },
+      format: { type: 'string' },
+      'max-shard-size': { type: 'string' },
+      'exclude-frozen': { type: 'boolean' },
+      'duplicate-tied': { type: 'boolean' },
+      overflow: { type: 'string' },
+      overwrite: { type: 'boolean' },
+      backend: { type: 'string' },
+      screenshots: { type: 'string' },
+    },
+  });
+  const [checkpoint, output] = positionals;
+  if (checkpoint === undefined || output === undefined || positionals.length > 2) throw new Error(USAGE);
+  assertPageBuilt();
+  mkdirSync(output, { recursive: true });
+  const { screenshots, 'max-shard-size': maxShardSize, 'exclude-frozen': excludeFrozen } = values;
+  const conversion: PageConversion = {
+    ...given({ ...values, maxShardSize, excludeFrozen, duplicateTied: values['duplicate-tied'] }),
+    checkpoint: realpathSync(checkpoint),
+    output: realpathSync(output),
+  };
+  const served = await servePage();
+  const browser = await launchBrowser({ gpu: values.backend === 'gpu' });
+  const memory = watchMemory(browser);
+  try {
+    await openPage(browser.page, served.url);
+    memory.start();
+    const onStage = screenshots === undefined ? {} : { onStage: camera(browser, resolve(screenshots)) };
+    const report = await convertInPage(browser.page, { ...conversion, ...onStage });
+    const { files, seconds, backend, bytesWritten, checks, warnings } = report;
+    const peakMemory = memory.peak();
+    console.log(JSON.stringify({ files, seconds, backend, bytesWritten, peakMemory, checks, warnings }));
+  } finally {
+    memory.stop();
+    await browser.close();
+    await served.close();
+  }
+}
+
+/** The options that were given. */
+function given<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}
+
+/** Saves a picture of each stage, numbered in their order. */
+function camera(browser: TestBrowser, folder: string): (stage: string) => Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  let taken = 0;
+  return async (stage) => {
+    taken += 1;
+    await browser.page.screenshot({ path: join(folder, `${taken}-${stage}.png`), fullPage: true });
+  };
+}
+
+/** Watches the memory of all processes of the browser. `peak` is the most bytes above what they took at `start`. */
+function watchMemory({ pid }: TestBrowser): { start(): void; peak(): number; stop(): void } {
+  let before = 0;
+  let most = 0;
+  let timer: ReturnType<typeof setInterval> | undefined;
+  const look = (): void => {
+    most = Math.max(most, readPss(pid));
+  };
+  return {
+    start() {
+      before = readPss(pid);
+      most = before;
+      timer = setInterval(look, MEMORY_MS);
+    },
+    peak: () => most - before,
+    stop: () => clearInterval(timer),
+  };
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  main().catch((error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    console.error(error instanceof PageFailure ? `${message} (${error.code})` : message);
+    process.exitCode = 1;
+  });
+}

@@ -1,0 +1,185 @@
+/**
+ * Drives the page as a user does: drops real folders on it, sets its controls, presses its buttons.
+ *
+ * @module
+ */
+
+import { existsSync } from 'node:fs';
+import type { Page } from 'playwright';
+import type { Report } from '../../src/index.js';
+import type { Stage } from '../../src/ui/state.js';
+import { dropFolders } from '../helpers/page.js';
+
+/** The options of the page, by the names of its controls. What is absent is left as it stands. */
+export interface PageOptions {
+  readonly tag?: string;
+  readonly dtype?: string;
+  readonly format?: string;
+  /** As it is typed: `500MB`. */
+  readonly maxShardSize?: string;
+  readonly excludeFrozen?: boolean;
+  readonly duplicateTied?: boolean;
+  readonly overflow?: string;
+  readonly backend?: string;
+  readonly overwrite?: boolean;
+}
+
+/** One conversion. Paths are absolute. */
+export interface PageConversion extends PageOptions {
+  readonly checkpoint: string;
+  /** A folder that is there. */
+  readonly output: string;
+  /** Called with each stage that the page comes to, once it has settled. */
+  readonly onStage?: (stage: Stage) => Promise<void>;
+}
+
+/** What the page said when it could not go on. */
+export class PageFailure extends Error {
+  /** Code of the error; `problem` for problems of the checkpoint, `obstacle` for what keeps it from starting. */
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = 'PageFailure';
+    this.code = code;
+  }
+}
+
+/** Longest time for one stage, in milliseconds. */
+const STAGE_MS = 600_000;
+
+/** Fails with an advice where the page was not built. */
+export function assertPageBuilt(): void {
+  if (!existsSync(new URL('../../dist/page/index.html', import.meta.url))) {
+    throw new Error('The page is not built. Run: npm run build');
+  }
+}
+
+/** Opens the page and waits until it can be used. */
+export async function openPage(page: Page, url: string): Promise<void> {
+  await page.goto(url);
+  await reachStage(page, 'pick');
+}
+
+/** Waits until the page is in one of the stages, and returns which. */
+export async function reachStage(page: Page, ...stages: Stage[]): Promise<Stage> {
+  const main = page.locator(stages.map((stage) => `main[data-state="${stage}"]`).join(', '));
+  await main.waitFor({ timeout: STAGE_MS });
+  return (await main.getAttribute('data-state')) as Stage;
+}
+
+/** Drops a checkpoint on the page and waits for the plan. @throws PageFailure */
+export async function openCheckpoint(page: Page, checkpoint: string): Promise<void> {
+  await dropFolders(page, 'main', [checkpoint]);
+  await planOrFailure(page);
+}
+
+/** Sets the controls of the plan stage. @throws PageFailure where another tag cannot be read */
+export async function setOptions(page: Page, options: PageOptions): Promise<void> {
+  if (options.tag !== undefined) await chooseTag(page, options.tag);
+  for (const name of ['dtype', 'format'] as const) {
+    const value = options[name];
+    if (value !== undefined) await page.locator(`input[name="${name}"][value="${value}"]`).check();
+  }
+  if (options.maxShardSize !== undefined) {
+    await page.locator('select[name="max-shard-size"]').selectOption('custom');
+    await page.locator('input[name="custom-shard-size"]').fill(options.maxShardSize);
+  }
+  for (const name of ['overflow', 'backend'] as const) {
+    const value = options[name];
+    if (value !== undefined) await page.locator(`select[name="${name}"]`).selectOption(value);
+  }
+  if (options.excludeFrozen !== undefined) {
+    await page.locator('input[name="exclude-frozen"]').setChecked(options.excludeFrozen);
+  }
+  if (options.duplicateTied !== undefined) {
+    await page.locator('input[name="duplicate-tied"]').setChecked(options.duplicateTied);
+  }
+}
+
+/** Drops a folder on the zone of destination. */
+export async function chooseDestination(page: Page, output: string): Promise<void> {
+  await page.getByTestId('destination').scrollIntoViewIfNeeded();
+  await dropFolders(page, '[data-testid="destination"]', [output]);
+  await page.getByTestId('chosen-destination').waitFor();
+}
+
+/** Presses Start when the page has made up its mind. @throws PageFailure where it refuses */
+export async function pressStart(page: Page, overwrite: boolean): Promise<void> {
+  const start = page.getByRole('button', { name: 'Start' });
+  const overwriteBox = page.locator('input[name="overwrite"]');
+  const obstacle = page.locator('#obstacle');
+  for (;;) {
+    if (overwrite && (await overwriteBox.isVisible())) await overwriteBox.check();
+    if (await start.isEnabled()) return start.click();
+    const reason = (await obstacle.textContent()) ?? '';
+    if (reason !== '' && !reason.startsWith('Looking')) {
+      const problems = await page.locator('.output .notice.problem, .output .notice.warning').allTextContents();
+      throw new PageFailure('obstacle', [reason, ...problems].join(' '));
+    }
+    await page.waitForTimeout(20);
+  }
+}
+
+/** Waits for the report of a run. @throws PageFailure */
+export async function readReport(page: Page): Promise<Report> {
+  const stage = await reachStage(page, 'report', 'failed', 'plan');
+  if (stage === 'plan') throw new PageFailure('cancelled', 'The run was cancelled.');
+  if (stage === 'failed') throw await failureOf(page);
+  return JSON.parse((await page.locator('script#report').textContent()) ?? '') as Report;
+}
+
+/** The whole road from a checkpoint on disk to files on disk. Starts from the page's first stage, whatever it shows. */
+export async function convertInPage(page: Page, conversion: PageConversion): Promise<Report> {
+  const { checkpoint, output, onStage = async () => {}, overwrite = false } = conversion;
+  await page.reload();
+  await reachStage(page, 'pick');
+  await onStage('pick');
+  try {
+    await openCheckpoint(page, checkpoint);
+    await setOptions(page, conversion);
+    await chooseDestination(page, output);
+    await onStage('plan');
+    await pressStart(page, overwrite);
+    if ((await page.locator('main').getAttribute('data-state')) === 'running') await onStage('running');
+    const report = await readReport(page);
+    await onStage('report');
+    return report;
+  } catch (error) {
+    if (error instanceof PageFailure) await onStage('failed');
+    throw error;
+  }
+}
+
+async function planOrFailure(page: Page): Promise<void> {
+  if ((await reachStage(page, 'plan', 'failed')) === 'failed') throw await failureOf(page);
+  const problems = await page.getByTestId('problem').allTextContents();
+  if (problems.length > 0) throw new PageFailure('problem', problems.join('\n'));
+}
+
+async function failureOf(page: Page): Promise<PageFailure> {
+  const text = (id: string): Promise<string | null> => page.getByTestId(id).textContent();
+  const message = `${await text('failure-message')} ${await text('failure-advice')}`;
+  return new PageFailure((await text('failure-code')) ?? '', message);
+}
+
+/** A checkpoint with a single tag offers no choice: then the one there is has to be the one that is asked for. */
+async function chooseTag(page: Page, tag: string): Promise<void> {
+  const select = page.locator('select[name="tag"]');
+  if ((await select.count()) === 0) {
+    const only = await page.getByTestId('only-tag').textContent();
+    if (only !== tag) throw new PageFailure('no-such-tag', `The checkpoint has the tag ${only} alone, not ${tag}.`);
+    return;
+  }
+  const options = await select
+    .locator('option')
+    .evaluateAll((all) =>
+      all.map((option) => ({ value: (option as HTMLOptionElement).value, tag: option.getAttribute('data-tag') })),
+    );
+  const found = options.find((option) => option.tag === tag || option.value === tag);
+  if (!found) throw new PageFailure('no-such-tag', `The checkpoint has no tag ${tag}.`);
+  if ((await select.inputValue()) === found.value) return;
+  await select.selectOption(found.value);
+  await page.locator(`main[data-state="failed"], select[name="tag"][data-value="${found.value}"]`).waitFor();
+  await planOrFailure(page);
+}

@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest';
+import { inspect, plan } from '../../../src/index.js';
+import { openFolder } from '../../../src/io/node.js';
+import { viewCheckpoint, viewPlan } from '../../../src/worker/views.js';
+import { checkpointPath, expectedOf } from '../../helpers/fixtures.js';
+
+const NAME = 'lora-zero2-bf16-w2';
+const { tensors, elements } = expectedOf(NAME);
+
+it('shows every tensor of a checkpoint with where it comes from', async () => {
+  const view = viewCheckpoint(await inspect(await openFolder(checkpointPath(NAME))));
+  const origins = Object.fromEntries(view.tensors.map(({ name, origin }) => [name, origin]));
+  expect(origins).toEqual(Object.fromEntries(Object.entries(tensors).map(([name, { source }]) => [name, source])));
+  expect(view.facts.elements).toBe(elements);
+  expect(view.sourceFiles).toBeGreaterThan(2);
+  expect(structuredClone(view)).toEqual(view);
+});
+
+it('shows every tensor and file of a plan, and none of its bytes', async () => {
+  const made = plan(await inspect(await openFolder(checkpointPath(NAME))), { dtype: 'bf16' });
+  const view = viewPlan(made);
+  expect(view.tensors.map(({ name }) => name).sort()).toEqual(Object.keys(tensors).sort());
+  expect(new Set(view.tensors.map(({ to }) => to))).toEqual(new Set(['BF16']));
+  expect(view.files.reduce((sum, { byteLength }) => sum + byteLength, 0)).toBe(view.totals.outputBytes);
+  const text = JSON.stringify(view);
+  for (const word of ['pieces', 'parts', 'base64']) expect(text).not.toContain(`"${word}"`);
+});
