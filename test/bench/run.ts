@@ -1,0 +1,142 @@
+/**
+ * `npm run bench -- [options]`: measures what the product promises, and fails where an output is wrong or a limit is
+ * passed. Linux only: memory is read from /proc.
+ *
+ * @module
+ */
+
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { CLI } from '../helpers/cli.js';
+import { LARGE_ELEMENTS, openCheckpoints } from './checkpoint/cache.js';
+import { describeMachine, machineText } from './machine.js';
+import { type Context, failuresOf, type Measurement, type Row, summarize } from './measurement.js';
+import { MEASUREMENTS } from './measurements/index.js';
+import { runOrThrow } from './process.js';
+import { tableText } from './table.js';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const CACHE = join(PROJECT, '.cache', 'bench');
+const BUILT = [CLI, join(PROJECT, 'dist/page/index.html')];
+
+const HELP = `Usage: npm run bench -- [options]
+
+  --only NAME        make this measurement alone; may be repeated
+  --runs N           samples of each figure (default 3); the median is shown, with least and greatest beside it
+  --json FILE        save all samples
+  --checkpoint DIR   convert this checkpoint, which has an EXPECTED.json, in place of generated ones; may be repeated
+  --elements N       size of the generated checkpoints (default ${LARGE_ELEMENTS}); a small one does not fill the buffers,
+                     so that memory still grows
+  --clean            remove the generated checkpoints at the end (default: they are kept in .cache/bench)
+
+The generated checkpoints take about 14 GB, the outputs 6 GB more. What is in dist is measured; it is built when missing.
+
+${MEASUREMENTS.map(({ name, describe }) => `  ${name.padEnd(18)} ${describe}`).join('\n')}
+`;
+
+/** A measurement and what came of it. */
+interface Outcome {
+  readonly measurement: Measurement;
+  readonly rows: readonly Row[];
+  readonly failures: readonly string[];
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      only: { type: 'string', multiple: true, default: [] },
+      runs: { type: 'string', default: '3' },
+      json: { type: 'string' },
+      checkpoint: { type: 'string', multiple: true, default: [] },
+      elements: { type: 'string', default: String(LARGE_ELEMENTS) },
+      clean: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  if (values.help) {
+    process.stdout.write(HELP);
+    return;
+  }
+  if (process.platform !== 'linux') throw new Error('The bench reads memory from /proc, which only Linux has.');
+  const selected = select(values.only);
+  const [runs, elements] = [count('runs', values.runs), count('elements', values.elements)];
+  if (!BUILT.every((path) => existsSync(path))) await runOrThrow('npm', ['run', 'build', '--prefix', PROJECT]);
+
+  const machine = describeMachine();
+  console.log(machineText(machine));
+  const work = join(CACHE, `work-${process.pid}`);
+  const removeWork = (): void => rmSync(work, { recursive: true, force: true });
+  process.once('SIGINT', () => {
+    removeWork();
+    process.exit(130);
+  });
+  const log = (text: string): void => {
+    process.stderr.write(`${text}\n`);
+  };
+  const checkpoints = openCheckpoints({ cache: CACHE, elements, named: values.checkpoint, log });
+  const outcomes: Outcome[] = [];
+  try {
+    removeStaleWork();
+    mkdirSync(work, { recursive: true });
+    for (const measurement of selected) {
+      const outcome = await make(measurement, { runs, work, checkpoints, log });
+      outcomes.push(outcome);
+      console.log(`\n${measurement.name}: ${measurement.describe}\n${tableText(outcome.rows)}`);
+    }
+  } finally {
+    removeWork();
+    if (values.clean) rmSync(CACHE, { recursive: true, force: true });
+  }
+
+  const failures = outcomes.flatMap((outcome) => outcome.failures);
+  console.log(failures.length === 0 ? '\nAll outputs are right.' : `\nFAILED\n${failures.join('\n')}`);
+  if (values.json !== undefined) {
+    const measurements = outcomes.map(({ measurement: { name, describe }, rows }) => {
+      return { name, describe, rows: rows.map(summarizeRow) };
+    });
+    writeFileSync(values.json, `${JSON.stringify({ machine, runs, measurements, failures }, undefined, 1)}\n`);
+  }
+  if (failures.length > 0) process.exitCode = 1;
+}
+
+/** Removes the outputs of runs that were killed. */
+function removeStaleWork(): void {
+  for (const name of existsSync(CACHE) ? readdirSync(CACHE) : []) {
+    const pid = /^work-(\d+)$/.exec(name)?.[1];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) rmSync(join(CACHE, name), { recursive: true, force: true });
+  }
+}
+
+async function make(measurement: Measurement, context: Context): Promise<Outcome> {
+  try {
+    const rows = await measurement.run(context);
+    return { measurement, rows, failures: rows.flatMap(failuresOf) };
+  } catch (error) {
+    const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    return { measurement, rows: [], failures: [`${measurement.name}: ${reason}`] };
+  }
+}
+
+function select(only: readonly string[]): readonly Measurement[] {
+  const unknown = only.find((name) => !MEASUREMENTS.some((measurement) => measurement.name === name));
+  if (unknown !== undefined) throw new Error(`There is no measurement ${unknown}.\n\n${HELP}`);
+  return only.length === 0 ? MEASUREMENTS : MEASUREMENTS.filter(({ name }) => only.includes(name));
+}
+
+function count(option: string, text: string): number {
+  const number = Number(text);
+  if (!Number.isSafeInteger(number) || number < 1)
+    throw new Error(`--${option} must be a whole number; it is ${text}.`);
+  return number;
+}
+
+function summarizeRow(row: Row): object {
+  return { ...row, figures: row.figures.map((figure) => ({ ...figure, ...summarize(figure.samples) })) };
+}
+
+main().catch((error: unknown) => {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+});
