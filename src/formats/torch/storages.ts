@@ -73,7 +73,7 @@ export function newStorageTable(file: string, container: 'zip' | 'legacy'): Stor
       throw badTorch(file, 'torch-persistent-id', 'its pickle refers to something that is no storage');
     }
     if (location === 'meta') return new PyObject(type, parts);
-    const storage = declare(file, declared, type, key, numel);
+    const storage = declare(file, declared, type, key, numel, location);
     return view === null ? storage.storage : viewOf(file, storage, view);
   };
   return { declared, load };
@@ -85,6 +85,7 @@ function declare(
   type: PyGlobal,
   rawKey: PyValue | undefined,
   numel: PyValue | undefined,
+  location: PyValue | undefined,
 ): DeclaredStorage {
   const info = MODULES.has(type.module) ? CLASSES.get(type.name) : undefined;
   if (!info) {
@@ -103,7 +104,7 @@ function declare(
   }
   const known = declared.get(key);
   if (!known) {
-    const storage = new TorchStorage(key, numel * info.bytes, info.dtype, file);
+    const storage = new TorchStorage(key, numel * info.bytes, info.dtype, file, String(location));
     const entry = { storage, className: type.name, numel };
     declared.set(key, entry);
     return entry;
