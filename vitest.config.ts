@@ -18,7 +18,7 @@ export default defineConfig({
       {
         test: {
           name: 'browser',
-          include: ['test/gpu/**/*.test.ts', 'test/contract/**/*.browser.ts'],
+          include: ['test/gpu/**/*.test.ts', 'test/{unit,contract}/**/*.browser.ts'],
           testTimeout: 120_000,
           browser: {
             enabled: true,

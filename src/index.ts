@@ -17,11 +17,13 @@ export type { Extent, Partition, Piece, RankCut, Repeat } from './base/extent.js
 export { inspect } from './checkpoints/inspect.js';
 export type {
   CheckpointFacts,
+  CheckReport,
   Companion,
   Inventory,
   Layout,
   Notice,
   Origin,
+  Proof,
   RecordedCrc,
   SkippedTensor,
   SourceFile,
@@ -29,7 +31,8 @@ export type {
   TagChoice,
   TensorEntry,
 } from './checkpoints/inventory.js';
-export type { InspectOptions, InspectProgress } from './checkpoints/options.js';
+export { mergeTrees } from './checkpoints/merge-trees.js';
+export type { InspectOptions, InspectProgress, TpMerge, TpRule } from './checkpoints/options.js';
 export type { Backend, ConvertJob, ConvertStats } from './engine/backend.js';
 export {
   type ConsolidatedWeights,
@@ -40,18 +43,30 @@ export {
 } from './engine/consolidate.js';
 export { cpuBackend } from './engine/cpu.js';
 export type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
-export type { CheckReport, Report, RunProgress, TensorReport } from './engine/report.js';
+export type { Report, RunProgress, TensorReport } from './engine/report.js';
 export { type RunOptions, run } from './engine/run.js';
+export {
+  type VerifiedTensor,
+  type VerifyOptions,
+  type VerifyProgress,
+  type VerifyReport,
+  type VerifyStatus,
+  verify,
+} from './engine/verify.js';
 export { blobSource } from './io/blob.js';
 export { fileListTree } from './io/files.js';
 export { directoryOutput, directoryTree } from './io/handles.js';
 export { memoryOutput, memoryTree } from './io/memory.js';
 export { opfsOutput } from './io/opfs.js';
 export type { ByteSink, ByteSource, FileTree, OutputTree, TreeEntry } from './io/types.js';
+export { adaptersOf } from './plan/lora.js';
 export { plan } from './plan/make.js';
+export { offeredPrefix, type PrefixOffer } from './plan/names.js';
 export type {
+  Compute,
   OutputFile,
   OutputFormat,
+  OutputKind,
   OutputPart,
   OverflowPolicy,
   Plan,

@@ -5,6 +5,9 @@
  * @module
  */
 
+import { FOLD_BYTES, makeFold } from './crc32-fold.js';
+import { once } from './once.js';
+
 /** x^32 + x^26 + … + 1 with the bits reversed: bit 31 is the constant term. */
 const POLYNOMIAL = 0xedb88320;
 
@@ -17,13 +20,37 @@ const TABLE = makeTable();
 /** `SQUARES[k]` is x^(2^k) modulo the polynomial. x^(2^32) is x again, so 32 entries serve every exponent. */
 const SQUARES = makeSquares();
 
+/** Shorter runs (16 KiB) are not worth a copy to where they are shortened. */
+const FOLD_FROM = 16 * 1024;
+
+/** Kept, since a memory of WebAssembly takes gigabytes of addresses. */
+const theFold = once(makeFold);
+
 /**
  * CRC-32 of `bytes`, as an unsigned integer. `seed` is the CRC of what comes before them, so that a long run can be
  * taken piece by piece. Needs a little-endian machine, like everything that views tensor bytes as words.
  */
 export function crc32(bytes: Uint8Array, seed = 0): number {
-  const length = bytes.length;
   let crc = ~seed;
+  let at = 0;
+  const fold = bytes.length >= FOLD_FROM ? theFold() : undefined;
+  for (; fold && bytes.length - at >= FOLD_FROM; at += FOLD_BYTES) {
+    crc = stepBytes(0, fold(bytes.subarray(at, at + FOLD_BYTES), crc));
+  }
+  return ~stepBytes(crc, bytes.subarray(at)) >>> 0;
+}
+
+/**
+ * CRC-32 of two pieces in a row, from the CRC of each and the length of the second in bytes (an integer up to 2^53).
+ */
+export function combineCrc32(a: number, b: number, lengthOfB: number): number {
+  return (multiply(powerOfX(lengthOfB), a) ^ b) >>> 0;
+}
+
+/** Takes bytes of any number and alignment. */
+function stepBytes(seed: number, bytes: Uint8Array): number {
+  const length = bytes.length;
+  let crc = seed;
   let at = 0;
   while (at < length && (bytes.byteOffset + at) % 4 !== 0) crc = step(crc, bytes[at++] as number);
   const blocks = Math.floor((length - at) / SLICES);
@@ -32,14 +59,7 @@ export function crc32(bytes: Uint8Array, seed = 0): number {
     at += blocks * SLICES;
   }
   while (at < length) crc = step(crc, bytes[at++] as number);
-  return ~crc >>> 0;
-}
-
-/**
- * CRC-32 of two pieces in a row, from the CRC of each and the length of the second in bytes (an integer up to 2^53).
- */
-export function combineCrc32(a: number, b: number, lengthOfB: number): number {
-  return (multiply(powerOfX(lengthOfB), a) ^ b) >>> 0;
+  return crc;
 }
 
 /** Takes four words, 16 bytes, at a time. The length of `words` is a multiple of four. */

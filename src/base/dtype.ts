@@ -94,6 +94,16 @@ export function isFloat(dtype: DType): dtype is FloatDType {
   return DTYPES[dtype].kind === 'float';
 }
 
+/** True where a conversion, or none at all, leads from one dtype to the other. */
+export function roundsTo(from: DType, to: DType): boolean {
+  return from === to || (isFloat(from) && isTarget(to));
+}
+
+/** True where `convert` can write the dtype. */
+export function isTarget(dtype: DType): dtype is TargetDType {
+  return dtype === 'F32' || dtype === 'F16' || dtype === 'BF16';
+}
+
 /** Size of one element in bytes. */
 export function bytesOf(dtype: DType): number {
   return DTYPES[dtype].bytes;

@@ -6,14 +6,10 @@
  */
 
 import { mapBounded } from '../base/concurrent.js';
-import { isUnshardError } from '../base/errors.js';
-import { readSafetensorsHeader } from '../formats/safetensors/read.js';
-import { readTorchFile } from '../formats/torch/read.js';
-import { TorchTensor } from '../formats/torch/tensor.js';
 import { readBytes } from '../io/read.js';
-import type { FileTree } from '../io/types.js';
+import type { FileTree, TreeEntry } from '../io/types.js';
 import { joinPath } from './deepspeed/files.js';
-import type { Notice } from './inventory.js';
+import type { Companion } from './inventory.js';
 
 /** Files that `from_pretrained` reads beside the weights, by the names that transformers gives them. */
 const COMPANIONS: readonly RegExp[] = [
@@ -23,77 +19,79 @@ const COMPANIONS: readonly RegExp[] = [
   /^(?:tokenizer|spiece|sentencepiece|source|target).*\.(?:model|spm)$/,
 ];
 
-const WEIGHTS = /^(?:model|pytorch_model)(?:-\d{5}-of-\d{5})?\.(?:safetensors|bin)$/;
-
-/** A companion that is rewritten is read whole: config.json is some kilobytes. */
+/** A companion whose text is wanted is read whole: configurations are some kilobytes. */
 const CONFIG_LIMIT = 4 * 2 ** 20;
 
 /** Files opened at once. */
 const LANES = 4;
 
+/** The configuration of an adapter, as PEFT names it. */
+const ADAPTER_CONFIG = 'adapter_config.json';
+
+/** The adapter whose configuration PEFT saves into the folder itself; others have a folder of their own name in it. */
+const DEFAULT_ADAPTER = 'default';
+
 /** A companion file before it has a number among the sources. */
-export interface FoundCompanion {
+export interface FoundCompanion extends Omit<Companion, 'source'> {
   readonly path: string;
-  readonly name: string;
   readonly size: number;
   readonly modified: number;
-  readonly text?: string;
-}
-
-/** Finds the companions in a folder; config.json comes with its text. */
-export async function findCompanions(tree: FileTree, folder: string, signal?: AbortSignal): Promise<FoundCompanion[]> {
-  const names = await filesIn(tree, folder);
-  const wanted = names.filter((name) => COMPANIONS.some((pattern) => pattern.test(name))).sort();
-  return mapBounded(wanted, LANES, async (name) => {
-    const path = joinPath(folder, name);
-    const source = await tree.open(path);
-    try {
-      const found = { path, name, size: source.size, modified: source.modified };
-      if (name !== 'config.json' || source.size > CONFIG_LIMIT) return found;
-      return { ...found, text: new TextDecoder().decode(await readBytes(source, 0, source.size, signal)) };
-    } finally {
-      await source.close();
-    }
-  });
 }
 
 /**
- * Looks at the weight files beside the tag folder. ZeRO-3 runs leave files there whose tensors are empty: they load
- * without an error and hold nothing.
+ * Finds the companions in a folder; config.json comes with its text, and so do the configurations of adapters.
+ * `adapters` are the adapters whose weights the checkpoint holds.
  */
-export async function findHollowWeights(tree: FileTree, folder: string, signal?: AbortSignal): Promise<Notice[]> {
-  const names = (await filesIn(tree, folder)).filter((name) => WEIGHTS.test(name)).sort();
-  const notices = await mapBounded(names, LANES, async (name): Promise<Notice[]> => {
-    const path = joinPath(folder, name);
-    const hollow = await countHollow(tree, path, signal);
-    if (hollow === 0) return [];
-    const message = `${path} is hollow: ${hollow} of its tensors hold no elements. The real weights are in the ZeRO shards.`;
-    return [{ code: 'hollow-weights', message }];
+export async function findCompanions(
+  tree: FileTree,
+  folder: string,
+  adapters: readonly string[],
+  signal?: AbortSignal,
+): Promise<FoundCompanion[]> {
+  const wanted = (await filesIn(tree, folder)).filter((name) => COMPANIONS.some((pattern) => pattern.test(name)));
+  const found = await mapBounded(wanted.sort(), LANES, (name) =>
+    openCompanion(tree, folder, name, name === 'config.json', signal),
+  );
+  const configs = await mapBounded(await adapterFolders(tree, folder, adapters), LANES, async ({ adapter, path }) => {
+    if (!(await filesIn(tree, path)).includes(ADAPTER_CONFIG)) return [];
+    return [{ ...(await openCompanion(tree, path, ADAPTER_CONFIG, true, signal)), adapter }];
   });
-  return notices.flat();
+  return [...found, ...configs.flat()];
 }
 
-/** Number of empty tensors of a weight file. A file that cannot be read is no input of ours and is passed over. */
-async function countHollow(tree: FileTree, path: string, signal: AbortSignal | undefined): Promise<number> {
+/** The folder of each adapter. */
+async function adapterFolders(
+  tree: FileTree,
+  folder: string,
+  adapters: readonly string[],
+): Promise<{ adapter: string; path: string }[]> {
+  const named = namesOf(await tree.list(folder), 'directory').filter((name) => adapters.includes(name));
+  const below = named.sort().map((adapter) => ({ adapter, path: joinPath(folder, adapter) }));
+  return [{ adapter: DEFAULT_ADAPTER, path: folder }, ...below.filter(({ adapter }) => adapter !== DEFAULT_ADAPTER)];
+}
+
+async function openCompanion(
+  tree: FileTree,
+  folder: string,
+  name: string,
+  withText: boolean,
+  signal: AbortSignal | undefined,
+): Promise<FoundCompanion> {
+  const path = joinPath(folder, name);
   const source = await tree.open(path);
   try {
-    const shapes = path.endsWith('.safetensors')
-      ? (await readSafetensorsHeader(source, signal)).entries.map((entry) => entry.shape)
-      : torchShapes((await readTorchFile(source, signal)).value);
-    return shapes.filter((shape) => shape.includes(0)).length;
-  } catch (error) {
-    if (isUnshardError(error, 'bad-file', 'unsupported')) return 0;
-    throw error;
+    const found = { path, name, size: source.size, modified: source.modified };
+    if (!withText || source.size > CONFIG_LIMIT) return found;
+    return { ...found, text: new TextDecoder().decode(await readBytes(source, 0, source.size, signal)) };
   } finally {
     await source.close();
   }
 }
 
-function torchShapes(value: unknown): (readonly number[])[] {
-  if (!(value instanceof Map)) return [];
-  return [...value.values()].flatMap((tensor) => (tensor instanceof TorchTensor ? [tensor.shape] : []));
+async function filesIn(tree: FileTree, folder: string): Promise<string[]> {
+  return namesOf(await tree.list(folder), 'file');
 }
 
-async function filesIn(tree: FileTree, folder: string): Promise<string[]> {
-  return (await tree.list(folder)).filter((entry) => entry.kind === 'file').map((entry) => entry.name);
+function namesOf(entries: readonly TreeEntry[], kind: TreeEntry['kind']): string[] {
+  return entries.filter((entry) => entry.kind === kind).map((entry) => entry.name);
 }

@@ -8,11 +8,13 @@
 import { UnshardError } from '../base/errors.js';
 import { numelOf } from '../base/shape.js';
 import type { FileTree } from '../io/types.js';
-import { findCompanions, findHollowWeights } from './companions.js';
+import { findCompanions } from './companions.js';
 import { chooseTag, findTags, parentPath } from './deepspeed/files.js';
 import { inspectDeepspeed } from './deepspeed/inspect.js';
-import type { Companion, Inventory, SourceFile } from './inventory.js';
+import { findGathered, withGathered } from './gathered.js';
+import type { CheckReport, Companion, Inventory, Notice, SourceFile, TagChoice } from './inventory.js';
 import type { InspectOptions } from './options.js';
+import { adapterNames } from './peft-names.js';
 
 /**
  * Finds what a checkpoint folder holds. The folder may be the outer one, `checkpoint-N` or `global_stepN` itself.
@@ -29,24 +31,47 @@ export async function inspect(tree: FileTree, options: InspectOptions = {}): Pro
   const read = await inspectDeepspeed(tree, tag, options);
   // A folder picked at the tag itself has nothing beside it; its own files are the only candidates.
   const beside = parentPath(tag.path);
-  const companions = await findCompanions(tree, beside, signal);
-  const hollow = await findHollowWeights(tree, beside, signal);
+  const adapters = adapterNames(read.tensors.map(({ name }) => name));
+  const companions = await findCompanions(tree, beside, adapters, signal);
   const sources: SourceFile[] = [...read.sources];
-  const numbered = companions.map(({ path, name, size, modified, text }): Companion => {
-    const source = sources.push({ path, size, modified }) - 1;
-    return { source, name, ...(text === undefined ? {} : { text }) };
+  const numbered = companions.map(({ path, size, modified, ...companion }): Companion => {
+    return { source: sources.push({ path, size, modified }) - 1, ...companion };
   });
+  const gathered = await findGathered(tree, beside, sources.length, signal);
+  // Of several tags beside it, nothing tells which one the gathered weights belong to.
+  const isOfTag = found.tags.filter(({ path }) => parentPath(path) === beside).length === 1;
+  const isProof = read.layout === 'deepspeed-zero3' && isOfTag;
   const elements = read.tensors.reduce((sum, tensor) => sum + numelOf(tensor.shape), 0);
   return {
     ...read,
     folder: tree.name,
     tag,
     tags: found.tags,
-    sources,
+    sources: [...sources, ...gathered.sources],
+    crcs: [...read.crcs, ...gathered.crcs],
+    tensors: isProof ? withGathered(read.tensors, gathered) : read.tensors,
     companions: numbered,
-    warnings: [...warnings, ...read.warnings, ...hollow],
+    warnings: [...warnings, ...tagWarnings(tag, read.facts.globalSteps), ...read.warnings, ...gathered.warnings],
+    checks: [latestCheck(tag, found.tags), ...read.checks],
     facts: { ...read.facts, elements },
   };
+}
+
+/** Whether the tag is the one that a `latest` file names. That one it names is there is checked where it is read. */
+function latestCheck(tag: TagChoice, tags: readonly TagChoice[]): CheckReport {
+  const id = 'latest-tag';
+  if (tag.latest) return { id, status: 'passed', detail: `The file latest names the tag ${tag.tag}, which was read.` };
+  const other = tags.find(({ latest }) => latest);
+  const why = other ? `The file latest names ${other.tag}, another tag` : 'No file latest names a tag';
+  return { id, status: 'not-checkable', detail: `${why}; ${tag.tag} was read.` };
+}
+
+/** A folder that was renamed still tells the step that it was saved at. */
+function tagWarnings({ tag }: TagChoice, steps: number | undefined): Notice[] {
+  const named = /^global_step(\d+)$/.exec(tag)?.[1];
+  if (named === undefined || steps === undefined || Number(named) === steps) return [];
+  const message = `The tag ${tag} was saved at step ${steps}, by what its files say.`;
+  return [{ code: 'tag-step-differs', message }];
 }
 
 /** The text of an inventory's problems as one error, for callers that cannot go on. */

@@ -36,6 +36,16 @@ export interface TensorEntry {
   readonly stored: StoredBits;
   /** The model file's copy of a master, at the training dtype. Only where it is complete (stage 0 to 2). */
   readonly copy?: StoredBits;
+  /** Present where the tensor is the mean of these copies, in the order of their ranks. The first is `stored`. */
+  readonly meanOf?: readonly StoredBits[];
+  /** Further bits on disk that must be the same tensor. They are compared, never written. */
+  readonly proofs?: readonly Proof[];
+}
+
+/** Bits that must equal a tensor's once that is rounded to their dtype. */
+export interface Proof extends StoredBits {
+  /** Stable id of the check that compares them. */
+  readonly check: string;
 }
 
 /** A file that pieces point into. */
@@ -53,6 +63,15 @@ export interface RecordedCrc {
   readonly offset: number;
   readonly length: number;
   readonly crc32: number;
+}
+
+/** One check that was made, and its outcome. */
+export interface CheckReport {
+  /** Stable id of the check. */
+  readonly id: string;
+  readonly status: 'passed' | 'failed' | 'not-checkable';
+  /** What was compared, with the numbers; where nothing was, why. */
+  readonly detail: string;
 }
 
 /** Something the user should know. `code` is a stable id. */
@@ -76,8 +95,14 @@ export interface TagChoice {
   readonly latest: boolean;
 }
 
-/** The layout of a checkpoint. */
-export type Layout = 'deepspeed-zero0' | 'deepspeed-zero1' | 'deepspeed-zero2' | 'deepspeed-zero3';
+/** The layout of a checkpoint, of the model or of each part of it. */
+export type Layout =
+  | 'deepspeed-zero0'
+  | 'deepspeed-zero1'
+  | 'deepspeed-zero2'
+  | 'deepspeed-zero3'
+  /** Joined over all ranks by DeepSpeed's own conversion. */
+  | 'deepspeed-universal';
 
 /** Facts about the run, for people. Absent where the files do not say. */
 export interface CheckpointFacts {
@@ -85,6 +110,12 @@ export interface CheckpointFacts {
   readonly globalSteps?: number;
   /** Number of data-parallel ranks whose shards make up the model. */
   readonly ranks: number;
+  /** Ranks that each tensor is cut over, beside that. Present where there are several. */
+  readonly tensorParallel?: number;
+  /** Stages that the layers are shared out over. Present where there are several. */
+  readonly pipelineStages?: number;
+  /** Ranks that the experts of a layer are shared out over. Present where there are several. */
+  readonly expertParallel?: number;
   /** dtype that the model was trained in. */
   readonly modelDtype?: DType;
   /** dtype of the master weights. */
@@ -117,6 +148,8 @@ export interface Inventory {
   readonly warnings: readonly Notice[];
   /** What makes a conversion impossible. Empty for a whole checkpoint. */
   readonly problems: readonly ErrorDetail[];
+  /** The checks that were made while inspecting. */
+  readonly checks: readonly CheckReport[];
   /** Files to copy beside the weights: configuration and tokenizer. */
   readonly companions: readonly Companion[];
   readonly facts: CheckpointFacts;
@@ -128,6 +161,8 @@ export interface Companion {
   readonly source: number;
   /** Name in the output folder. */
   readonly name: string;
-  /** Text of config.json, which the plan rewrites when the dtype changes. */
+  /** Text of a configuration that the plan reads or rewrites: config.json, adapter_config.json. */
   readonly text?: string;
+  /** The adapter that an adapter_config.json of PEFT describes. */
+  readonly adapter?: string;
 }

@@ -5,13 +5,15 @@
  */
 
 import { parseArgs } from 'node:util';
-import { type PlanOptions, UnshardError } from '../node.js';
+import { parseSize } from '../base/size.js';
+import { type InspectOptions, type PlanOptions, type TpMerge, type TpRule, UnshardError } from '../node.js';
 
 /** What the user asked for. */
 export type Command =
   | { readonly kind: 'help' }
   | { readonly kind: 'version' }
   | ({ readonly kind: 'inspect'; readonly checkpoint: string } & Common)
+  | ({ readonly kind: 'verify'; readonly checkpoint: string; readonly weights: string } & Common)
   | ({
       readonly kind: 'convert';
       readonly checkpoint: string;
@@ -25,6 +27,8 @@ export type Command =
 /** Options that every command takes. */
 export interface Common {
   readonly tag: string | undefined;
+  /** How a model that is cut by tensor parallelism is read. */
+  readonly reading: Pick<InspectOptions, 'tpRules' | 'tpRank'>;
   readonly json: boolean;
   readonly quiet: boolean;
 }
@@ -32,27 +36,37 @@ export interface Common {
 /** The text of `--help`. */
 export const HELP = `Usage: unshard CHECKPOINT OUT [options]   write the weights of a DeepSpeed checkpoint
        unshard CHECKPOINT                 show what is in it
+       unshard verify CHECKPOINT WEIGHTS  compare weights, written by anyone, with it
 
 CHECKPOINT is the folder that holds global_stepN, or global_stepN itself.
-OUT is a folder; it is made when it is missing.
+OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bin file, an index of several, or a folder.
 
   --dtype fp32|fp16|bf16|keep     precision of floating-point tensors (default fp32)
   --dtype-for PATTERN=DTYPE       precision of tensors whose name matches; * stands for any characters; may be repeated
   --format safetensors|bin        model.safetensors or pytorch_model.bin (default safetensors)
   --max-shard-size SIZE           split the weights: 500MB, 5GB (default: one file)
+  --adapter-only                  of a LoRA run, write adapter_model.safetensors as PEFT does, beside adapter_config.json
+  --merge-adapter                 of a LoRA run, write the base model with the adapter merged into it
+  --adapter-name NAME             the adapter to write or merge, where there are several
+  --include PATTERN               write only tensors whose name in the output matches; may be repeated
+  --exclude PATTERN               leave out tensors whose name in the output matches; may be repeated
   --exclude-frozen                leave out parameters that were not trained
+  --trainable-only                write only parameters that were trained: no buffers either
+  --strip-prefix PREFIX           take a prefix such as module. off the names
+  --trim-vocab                    leave out the rows of embedding and head beyond vocab_size of config.json
   --duplicate-tied                write a full copy under each tied name
   --overflow error|inf|clamp      what to do with a value that the dtype cannot hold (default error)
+  --tp-rule PATTERN=HOW           join the tensor-parallel shards of these names along dimension 0 or 1, as replicated, or
+                                  as average; may be repeated (default: as the checkpoint says)
+  --tp-rank RANK                  take the shards of one tensor-parallel rank alone
   --tag TAG                       checkpoint to read (default: the one that the file "latest" names)
   --overwrite                     replace files that are there already
-  --no-verify                     do not compare the CRC-32s that the checkpoint's files record
+  --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
   --dry-run                       show what would be written, and stop
   --json                          print the inventory, plan or report as JSON
   --quiet                         print no progress
   --version, --help
 `;
-
-const DECIMAL_UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
 
 /**
  * Parses the arguments after the program's name.
@@ -63,10 +77,16 @@ export function parseCommand(args: readonly string[]): Command {
   const { values, positionals } = parse(args);
   if (values.help) return { kind: 'help' };
   if (values.version) return { kind: 'version' };
-  const [checkpoint, out, ...more] = positionals;
+  // A folder of that name can be given as ./verify.
+  const verifies = positionals[0] === 'verify';
+  const [checkpoint, out, ...more] = verifies ? positionals.slice(1) : positionals;
   if (checkpoint === undefined) throw usage('arguments-missing', 'CHECKPOINT is missing.');
   if (more.length > 0) throw usage('arguments-many', `There is one argument too many: ${more[0]}.`);
-  const common: Common = { tag: values.tag, json: values.json, quiet: values.quiet };
+  const common: Common = { tag: values.tag, reading: readingOf(values), json: values.json, quiet: values.quiet };
+  if (verifies) {
+    if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
+    return { kind: 'verify', checkpoint, weights: out, ...common };
+  }
   if (out === undefined) return { kind: 'inspect', checkpoint, ...common };
   return {
     kind: 'convert',
@@ -80,14 +100,10 @@ export function parseCommand(args: readonly string[]): Command {
   };
 }
 
-/** A size such as `5GB`, in bytes. Units are decimal, as on the Hub. */
-export function parseSize(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)\s*([KMGT]?)B?$/i.exec(text.trim());
-  const unit = DECIMAL_UNITS[match?.[2]?.toUpperCase() ?? '?'];
-  if (match?.[1] === undefined || unit === undefined) {
-    throw usage('size-bad', `--max-shard-size must be a number with KB, MB, GB or TB; it is ${text}.`);
-  }
-  return Math.floor(Number(match[1]) * unit);
+function shardSize(text: string): number {
+  const size = parseSize(text);
+  if (size !== undefined) return size;
+  throw usage('size-bad', `--max-shard-size must be a number with KB, MB, GB or TB; it is ${text}.`);
 }
 
 type Values = ReturnType<typeof parse>['values'];
@@ -97,14 +113,53 @@ function planOptions(values: Values): PlanOptions {
     values[option] === undefined ? {} : { [key]: values[option] };
   const size = values['max-shard-size'];
   return {
+    ...outputKind(values),
+    ...given('adapter-name', 'adapterName'),
     ...given('dtype', 'dtype'),
     ...given('format', 'format'),
     ...given('overflow', 'overflow'),
-    ...(size === undefined ? {} : { maxShardSize: parseSize(size) }),
+    ...(size === undefined ? {} : { maxShardSize: shardSize(size) }),
+    ...given('include', 'include'),
+    ...given('exclude', 'exclude'),
+    ...given('strip-prefix', 'stripPrefix'),
     excludeFrozen: values['exclude-frozen'],
+    trainableOnly: values['trainable-only'],
+    trimVocab: values['trim-vocab'],
     duplicateTied: values['duplicate-tied'],
     dtypeFor: (values['dtype-for'] ?? []).map(parseDtypeFor),
   };
+}
+
+function readingOf(values: Values): Common['reading'] {
+  const [rules, rank] = [values['tp-rule'], values['tp-rank']];
+  if (rank !== undefined && !/^\d{1,6}$/.test(rank)) {
+    throw usage('tp-rank-bad', `--tp-rank must be the number of a rank, from 0; it is ${rank}.`);
+  }
+  return {
+    ...(rules === undefined ? {} : { tpRules: rules.map(parseTpRule) }),
+    ...(rank === undefined ? {} : { tpRank: Number(rank) }),
+  };
+}
+
+function parseTpRule(text: string): TpRule {
+  const at = text.lastIndexOf('=');
+  const merge = mergeOf(text.slice(at + 1));
+  if (at < 1 || merge === undefined) {
+    throw usage('tp-rule-bad', `--tp-rule must be PATTERN=0, 1, replicated or average; it is ${text}.`);
+  }
+  return { pattern: text.slice(0, at), merge };
+}
+
+function mergeOf(text: string): TpMerge | undefined {
+  if (text === 'replicated' || text === 'average') return text;
+  return /^\d$/.test(text) ? Number(text) : undefined;
+}
+
+function outputKind(values: Values): Pick<PlanOptions, 'output'> {
+  const [adapter, merged] = [values['adapter-only'], values['merge-adapter']];
+  if (adapter && merged) throw usage('options-contradict', '--adapter-only and --merge-adapter exclude each other.');
+  if (adapter) return { output: 'adapter' };
+  return merged ? { output: 'merged' } : {};
 }
 
 function parseDtypeFor(text: string): NonNullable<PlanOptions['dtypeFor']>[number] {
@@ -130,9 +185,19 @@ function parse(args: readonly string[]) {
         'dtype-for': { type: 'string', multiple: true },
         format: { type: 'string' },
         'max-shard-size': { type: 'string' },
+        'adapter-only': { type: 'boolean', default: false },
+        'merge-adapter': { type: 'boolean', default: false },
+        'adapter-name': { type: 'string' },
+        include: { type: 'string', multiple: true },
+        exclude: { type: 'string', multiple: true },
         'exclude-frozen': { type: 'boolean', default: false },
+        'trainable-only': { type: 'boolean', default: false },
+        'strip-prefix': { type: 'string' },
+        'trim-vocab': { type: 'boolean', default: false },
         'duplicate-tied': { type: 'boolean', default: false },
         overflow: { type: 'string' },
+        'tp-rule': { type: 'string', multiple: true },
+        'tp-rank': { type: 'string' },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
         'no-verify': { type: 'boolean', default: false },

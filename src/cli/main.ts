@@ -5,7 +5,7 @@
  * @module
  */
 
-import { realpath } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { version } from '../../package.json';
 import {
@@ -16,13 +16,16 @@ import {
   isUnshardError,
   openFolder,
   plan,
+  type RunProgress,
   run,
   UnshardError,
+  type VerifyProgress,
+  verify,
 } from '../node.js';
 import { type Command, HELP, parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
-import { inventoryText, planText, reportText } from './print.js';
-import { progressLine } from './progress.js';
+import { inventoryText, planText, reportText, verifyText } from './print.js';
+import { progressLine, runStep } from './progress.js';
 
 const args = process.argv.slice(2);
 const cancel = new AbortController();
@@ -34,6 +37,7 @@ try {
   if (command.kind === 'help') process.stdout.write(HELP);
   else if (command.kind === 'version') process.stdout.write(`${version}\n`);
   else if (command.kind === 'inspect') await inspectCheckpoint(command);
+  else if (command.kind === 'verify') await verifyWeights(command);
   else await convert(command);
 } catch (error) {
   process.exitCode = tellError(error, args.includes('--json'));
@@ -41,7 +45,7 @@ try {
 
 async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>): Promise<void> {
   const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
-  const inventory = await inspect(tree, { signal: cancel.signal, ...tag });
+  const inventory = await inspect(tree, { signal: cancel.signal, ...tag, ...command.reading });
   process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
   const [problem] = inventory.problems;
   if (problem) process.exitCode = EXIT_CODES[problem.kind];
@@ -51,7 +55,7 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
   await refuseInput(command.checkpoint, command.out);
   const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
   const { signal } = cancel;
-  const inventory = await inspect(tree, { signal, ...tag });
+  const inventory = await inspect(tree, { signal, ...tag, ...command.reading });
   const made = plan(inventory, command.plan);
   if (command.dryRun) {
     process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));
@@ -61,9 +65,33 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
   const output = folderOutput(command.out);
   try {
     const { overwrite, verify } = command;
-    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress: progress.update });
+    const onProgress = (step: RunProgress) => progress.update(step.written, step.total, runStep(step));
+    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress });
     progress.clear();
     process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : reportText(report, command.out));
+  } finally {
+    progress.clear();
+  }
+}
+
+async function verifyWeights(command: Extract<Command, { kind: 'verify' }>): Promise<void> {
+  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  const isFile = (await stat(command.weights).catch(() => undefined))?.isFile() ?? false;
+  const weights = await openFolder(isFile ? dirname(command.weights) : command.weights);
+  const file = isFile ? { file: basename(command.weights) } : {};
+  const progress = progressLine(process.stderr, !command.quiet && !command.json);
+  try {
+    const onProgress = ({ compared, total }: VerifyProgress) => progress.update(compared, total, 'compared');
+    const report = await verify(tree, weights, {
+      ...tag,
+      ...command.reading,
+      ...file,
+      signal: cancel.signal,
+      onProgress,
+    });
+    progress.clear();
+    process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : verifyText(report));
+    if (!report.matches) process.exitCode = EXIT_CODES.inconsistent;
   } finally {
     progress.clear();
   }

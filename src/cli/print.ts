@@ -4,11 +4,22 @@
  * @module
  */
 
-import type { CheckpointFacts, Inventory, Plan, Report } from '../node.js';
+import {
+  adaptersOf,
+  type CheckpointFacts,
+  type CheckReport,
+  type Inventory,
+  type Plan,
+  type Report,
+  type SkippedTensor,
+  type VerifiedTensor,
+  type VerifyReport,
+} from '../node.js';
 
 /** What is in a checkpoint, as a few lines and one per tensor. */
 export function inventoryText(inventory: Inventory): string {
   const { tag, tags, facts, tensors, aliases } = inventory;
+  const adapters = adaptersOf(inventory);
   const others = tags.filter((choice) => choice.path !== tag.path).map((choice) => choice.path || choice.tag);
   const lines = [
     `${inventory.folder}: ${inventory.layout}, tag ${tag.tag}${tag.latest ? ' (latest)' : ''}`,
@@ -16,7 +27,9 @@ export function inventoryText(inventory: Inventory): string {
     ...factLines(facts),
     `  tensors         ${tensors.length} (${originCounts(inventory)})`,
     ...(Object.keys(aliases).length > 0 ? [`  tied            ${pairs(aliases)}`] : []),
+    ...(adapters.length > 0 ? [`  LoRA adapters   ${adapters.join(', ')}`] : []),
     ...noticeLines(inventory),
+    ...checkLines(inventory.checks).map((line) => `  ${line}`),
     '',
     ...tensors.map(({ name, shape, origin, stored }) => `  ${name}  [${shape.join(', ')}]  ${stored.dtype}  ${origin}`),
   ];
@@ -28,7 +41,8 @@ export function planText(plan: Plan): string {
   const lines = [
     `${plan.totals.tensors} tensors, ${count(plan.totals.elements)} elements, ${bytes(plan.totals.outputBytes)} to write:`,
     ...plan.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
-    ...plan.skipped.map(({ name, reason }) => `  not written: ${name} (${reason})`),
+    ...plan.warnings.map(({ message }) => `  note: ${message}`),
+    ...skippedLines(plan.skipped).map((line) => `  not written: ${line}`),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -41,12 +55,74 @@ export function reportText(report: Report, out: string): string {
     `Wrote ${report.files.length} files, ${bytes(report.bytesWritten)}, to ${out} in ${report.seconds.toFixed(1)} s (${bytes(rate)}/s, ${report.backend.name}).`,
     ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
     ...report.warnings.map(({ message }) => `Note: ${message}`),
-    ...report.skipped.map(({ name, reason }) => `Not written: ${name} (${reason})`),
+    ...computedLines(report),
+    ...skippedLines(report.skipped).map((line) => `Not written: ${line}`),
     ...(unusual.length > 0 ? ['Values to look at:', ...unusual] : []),
-    ...report.checks.map(({ status, detail }) => `Check ${status}: ${detail}`),
+    ...checkLines(report.checks),
   ];
   return `${lines.join('\n')}\n`;
 }
+
+/** How weights compare with a checkpoint: a line for each tensor, and a count. */
+export function verifyText(report: VerifyReport): string {
+  const matched = report.tensors.filter(({ status }) => status === 'match' || status === 'tied').length;
+  const verdict = report.matches
+    ? 'The weights are those of the checkpoint'
+    : 'The weights are not those of the checkpoint';
+  const lines = [
+    ...report.tensors.map(verifiedLine),
+    ...checkLines(report.checks),
+    `${verdict}: ${matched} of ${report.tensors.length} tensors match.`,
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function verifiedLine(tensor: VerifiedTensor): string {
+  const { name, status, shape, dtype, expected, found, index, count: differing } = tensor;
+  const what = `${name}  [${shape.join(', ')}]  ${dtype}`;
+  switch (status) {
+    case 'match':
+      return `  =  ${what}`;
+    case 'tied':
+      return `  =  ${name}  tied to ${expected}`;
+    case 'differs':
+      return `  ≠  ${what}  ${count(differing ?? 0)} elements differ; the first, ${index}, is ${found} and should be ${expected}`;
+    case 'missing':
+      return `  -  ${what}  missing`;
+    case 'extra':
+      return `  +  ${what}  not in the checkpoint`;
+    case 'other-shape':
+    case 'other-dtype':
+      return `  ≠  ${what}  should be ${expected}`;
+  }
+}
+
+function checkLines(checks: readonly CheckReport[]): string[] {
+  return checks.map(({ id, status, detail }) => `Check ${status} (${id}): ${detail}`);
+}
+
+/** Tensors that are not written, each by name; where many have the same reason, the first of them and their number. */
+function skippedLines(skipped: readonly SkippedTensor[]): string[] {
+  const byReason = new Map<string, string[]>();
+  for (const { name, reason } of skipped) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
+  return [...byReason].flatMap(([reason, names]) =>
+    names.length <= MAX_SKIPPED
+      ? names.map((name) => `${name} (${reason})`)
+      : [`${names.length} tensors (${reason}): ${names[0]}, ${names[1]}, …`],
+  );
+}
+
+/** Tensors whose values are no conversion of stored ones. */
+function computedLines({ tensors }: Report): string[] {
+  const line = (kind: string, what: string) => {
+    const { length } = tensors.filter(({ computed }) => computed === kind);
+    return length > 0 ? [`${what} ${length} tensors, in fp32 on the CPU.`] : [];
+  };
+  return [...line('lora', 'Merged the adapter into'), ...line('mean', 'Averaged the copies of')];
+}
+
+/** Tensors with one reason that are shown by name at most. */
+const MAX_SKIPPED = 5;
 
 /** Tensors shown by name at most; the report in JSON has them all. */
 const MAX_UNUSUAL = 20;
@@ -76,7 +152,7 @@ function factLines(facts: CheckpointFacts): string[] {
   const { dangerousGlobals } = facts;
   return [
     `  DeepSpeed       ${facts.deepspeedVersion ?? 'not recorded'}`,
-    `  ranks           ${facts.ranks}`,
+    `  ranks           ${facts.ranks}${cuts(facts)}`,
     ...(facts.globalSteps === undefined ? [] : [`  steps           ${facts.globalSteps}`]),
     `  elements        ${count(facts.elements)}`,
     `  trained in      ${facts.modelDtype ?? 'unknown'}; masters ${facts.masterDtype ?? 'not saved'}`,
@@ -84,6 +160,16 @@ function factLines(facts: CheckpointFacts): string[] {
       ? [`  DANGEROUS       the pickles name ${dangerousGlobals.join(', ')}; nothing was run`]
       : []),
   ];
+}
+
+/** What a model is cut by beside data parallelism. */
+function cuts({ pipelineStages, tensorParallel, expertParallel }: CheckpointFacts): string {
+  const parts = [
+    ...(pipelineStages === undefined ? [] : [`${pipelineStages} pipeline stages`]),
+    ...(tensorParallel === undefined ? [] : [`${tensorParallel} tensor-parallel ranks`]),
+    ...(expertParallel === undefined ? [] : [`experts over ${expertParallel} ranks`]),
+  ];
+  return parts.length > 0 ? ` (${parts.join(', ')})` : '';
 }
 
 function noticeLines(inventory: Inventory): string[] {

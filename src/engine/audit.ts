@@ -7,8 +7,7 @@
 
 import { combineCrc32, crc32 } from '../base/crc32.js';
 import { assert, UnshardError } from '../base/errors.js';
-import type { RecordedCrc, SourceFile } from '../checkpoints/inventory.js';
-import type { CheckReport } from './report.js';
+import type { CheckReport, RecordedCrc, SourceFile } from '../checkpoints/inventory.js';
 import type { PlanSources } from './sources.js';
 
 /** Bytes of a range that nobody needed are read at the end, to check the rest, up to this many (1 MiB). */

@@ -7,30 +7,27 @@
 import type { DType } from '../base/dtype.js';
 import { assert } from '../base/errors.js';
 import { inspect } from '../checkpoints/inspect.js';
+import type { InspectOptions } from '../checkpoints/options.js';
 import type { FileTree } from '../io/types.js';
 import { plan as makePlan } from '../plan/make.js';
-import { matches } from '../plan/options.js';
-import type { OverflowPolicy, Plan, Precision } from '../plan/plan.js';
+import type { Plan, PlanOptions } from '../plan/plan.js';
 import { CrcAudit } from './audit.js';
 import type { Backend } from './backend.js';
+import { LaneBuffers } from './buffers.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type FillContext, fillTile } from './fill.js';
 import { assertNoOverflow, singleTensorPlan } from './overflow.js';
+import { assertProven, withoutProofs } from './prove.js';
 import { PlanSources } from './sources.js';
-import { tilesOf, workOf } from './tiles.js';
+import { tilesOf } from './tiles.js';
+import { workOf } from './work.js';
 
-/** Options of `consolidateWeights`. */
-export interface ConsolidateOptions {
-  /** Default `fp32`. */
-  readonly dtype?: Precision;
-  /** Default: the tag that `latest` names. */
-  readonly tag?: string;
-  /** Names to leave out; `*` stands for any characters. */
-  readonly exclude?: readonly string[];
-  /** Leave out parameters that were not trained. Default false. */
-  readonly excludeFrozen?: boolean;
-  /** Default `error`. */
-  readonly overflow?: OverflowPolicy;
+/** Options of `consolidateWeights`: those of `plan` that say which weights are wanted and at what precision, and these. */
+export interface ConsolidateOptions
+  extends Omit<PlanOptions, 'format' | 'maxShardSize' | 'duplicateTied'>,
+    Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank'> {
+  /** Compare masters with their copies, and bytes with the CRC-32s that their files record. Default true. */
+  readonly verify?: boolean;
   /** What converts. Default: the CPU. */
   readonly backend?: Backend;
   readonly signal?: AbortSignal;
@@ -83,30 +80,31 @@ export function consolidateWeights(tree: FileTree, options: ConsolidateOptions =
 }
 
 async function* readWeights(tree: FileTree, options: ConsolidateOptions): AsyncGenerator<NamedWeight> {
-  const { signal, exclude = [], excludeFrozen = false, dtype = 'fp32', overflow = 'error' } = options;
+  const { tag, tpRules, tpRank, backend, signal, onProgress, verify = true, ...wanted } = options;
   const inventory = await inspect(tree, {
-    ...(options.tag === undefined ? {} : { tag: options.tag }),
+    ...(tag === undefined ? {} : { tag }),
+    ...(tpRules === undefined ? {} : { tpRules }),
+    ...(tpRank === undefined ? {} : { tpRank }),
     ...(signal === undefined ? {} : { signal }),
   });
-  const plan = makePlan(inventory, { dtype, overflow, excludeFrozen });
-  const isWanted = (name: string) => !exclude.some((pattern) => matches(pattern, name));
-  const wanted = plan.tensors.flatMap((tensor, index) => {
-    const tied = Object.keys(plan.aliases).filter((alias) => plan.aliases[alias] === tensor.name);
-    const names = [tensor.name, ...tied].filter(isWanted);
-    return names[0] === undefined ? [] : [{ tensor, index, name: names[0], names }];
-  });
+  // Of the formats, this is the one in which tied names are always one tensor.
+  const made = makePlan(inventory, { ...wanted, format: 'bin' });
+  const plan = verify ? made : withoutProofs(made);
+  const aliases = Object.entries(plan.aliases);
   const context: FillContext = {
     plan,
-    sources: new PlanSources(tree, plan.sources),
-    audit: new CrcAudit(plan.crcs),
-    backend: new ConverterSwitch(options.backend ?? cpuBackend()),
+    sources: new PlanSources(() => tree, plan.sources),
+    audit: verify ? new CrcAudit(plan.crcs) : undefined,
+    backend: new ConverterSwitch(backend ?? cpuBackend()),
     signal,
   };
+  const buffers = new LaneBuffers();
   try {
-    for (const [done, { tensor, index, name, names }] of wanted.entries()) {
-      const data = await readTensor(context, index);
-      yield { name, names, dtype: tensor.to, shape: tensor.shape, data };
-      options.onProgress?.({ done: done + 1, total: wanted.length, name });
+    for (const [index, { name, shape, to: dtype }] of plan.tensors.entries()) {
+      const data = await readTensor(context, buffers, index);
+      const tied = aliases.flatMap(([alias, owner]) => (owner === name ? [alias] : []));
+      yield { name, names: [name, ...tied], dtype, shape, data };
+      onProgress?.({ done: index + 1, total: plan.tensors.length, name });
     }
     await context.audit?.finish(context.sources, plan.sources, signal);
   } finally {
@@ -114,17 +112,18 @@ async function* readWeights(tree: FileTree, options: ConsolidateOptions): AsyncG
   }
 }
 
-async function readTensor(context: FillContext, index: number): Promise<Uint8Array<ArrayBuffer>> {
+async function readTensor(context: FillContext, buffers: LaneBuffers, index: number): Promise<Uint8Array<ArrayBuffer>> {
   const plan: Plan = singleTensorPlan(context.plan, index);
   const data = new Uint8Array(plan.files[0]?.byteLength ?? 0);
   for (const tile of tilesOf(plan, 0)) {
     const work = workOf(plan, tile);
     const output = data.subarray(tile.at, tile.at + tile.length);
-    const results = await fillTile({ ...context, plan }, work, new Uint8Array(work.inputLength), output);
-    for (const { tensor, stats } of results) {
+    const { stats, differences } = await fillTile({ ...context, plan }, work, buffers.fit(work, output));
+    for (const { tensor, stats: found } of stats) {
       assert(tensor === index, `tile of tensor ${index} holds tensor ${tensor}`);
-      if (plan.options.overflow === 'error') await assertNoOverflow(context, index, stats);
+      if (plan.options.overflow === 'error') await assertNoOverflow(context, index, found);
     }
+    assertProven(plan, differences);
   }
   return data;
 }

@@ -1,89 +1,97 @@
 /**
- * The backend that needs nothing but JavaScript. Its conversions are the specification in `numeric/`; here is only the
- * gathering: pieces come from any alignment and results go to any, while the loops want whole words.
+ * The backend that converts on the calling thread. Here is only the gathering: pieces are put into blocks, one after
+ * another, and a block is converted by the kernels of `numeric/`, in their memory.
  *
  * @module
  */
 
 import { bytesOf, type FloatDType } from '../base/dtype.js';
-import { type Convert, converter } from '../numeric/convert.js';
-import { scan } from '../numeric/scan.js';
+import { UnshardError } from '../base/errors.js';
+import { once } from '../base/once.js';
+import { BLOCK_ELEMENTS, type Kernels } from '../numeric/kernels.js';
+import { scriptKernels } from '../numeric/script.js';
+import { simdKernels } from '../numeric/simd.js';
 import { emptyStats } from '../numeric/stats.js';
 import type { Backend, ConvertJob, ConvertStats } from './backend.js';
 import { checkJob } from './job.js';
 
-/** A backend that converts on the calling thread. A job is done before `convert` returns its promise. */
-export function cpuBackend(): Backend {
+/** Which kernels convert: those of WebAssembly, or the specification in JavaScript. Both give the same bytes. */
+export type CpuKernel = 'wasm' | 'js';
+
+/** What can be chosen, by tests and benchmarks. */
+export interface CpuOptions {
+  /** Default: WebAssembly where it has SIMD, else JavaScript. */
+  readonly kernel?: CpuKernel;
+}
+
+/**
+ * A backend that converts on the calling thread. A job is done before `convert` returns its promise.
+ *
+ * @throws UnshardError of kind `usage` where WebAssembly is asked for and cannot be had.
+ */
+export function cpuBackend({ kernel }: CpuOptions = {}): Backend {
+  const kernels = kernelsOf(kernel);
   return {
     name: 'cpu',
-    description: 'JavaScript',
-    convert: async (job) => convertOnCpu(job),
+    description: kernels.description,
+    convert: async (job) => convertOnCpu(kernels, job),
     close: async () => {},
   };
 }
 
 /** Statistics of elements that are copied as they are. The bytes may have any alignment. */
-export function scanBytes(dtype: FloatDType, bytes: Uint8Array): ConvertStats {
+export function scanBytes(dtype: FloatDType, bytes: Uint8Array, { kernel }: CpuOptions = {}): ConvertStats {
+  const kernels = kernelsOf(kernel);
+  const count = kernels.scanner(dtype);
   const stats = emptyStats();
-  const count = scan(dtype);
-  if (isAligned(bytes.byteOffset, bytesOf(dtype))) {
-    count(bytes, stats);
-    return stats;
-  }
-  const block = new Uint8Array(BLOCK_BYTES);
-  for (let at = 0; at < bytes.byteLength; at += BLOCK_BYTES) {
-    const part = bytes.subarray(at, at + BLOCK_BYTES);
-    block.set(part);
-    count(block.subarray(0, part.byteLength), stats);
+  const blockBytes = BLOCK_ELEMENTS * bytesOf(dtype);
+  for (let at = 0; at < bytes.byteLength; at += blockBytes) {
+    const block = bytes.subarray(at, at + blockBytes);
+    kernels.input.set(block);
+    count(block.byteLength, stats);
   }
   return stats;
 }
 
-/** Size of the aligned copies. Input and output of a block fit the first-level cache; a multiple of every element. */
-const BLOCK_BYTES = 32 * 1024;
+// Kept for the thread, since a memory of WebAssembly takes gigabytes of addresses.
+const simd = once(simdKernels);
+const script = once(scriptKernels);
 
-/** A piece of fewer bytes is gathered with its neighbours: a view of its own would cost more than its conversion. */
-const DIRECT_BYTES = 1024;
+function kernelsOf(kernel: CpuKernel | undefined): Kernels {
+  const wasm = kernel === 'js' ? undefined : simd();
+  if (kernel === 'wasm' && !wasm) throw noWebAssembly();
+  return wasm ?? script();
+}
 
 /** Up to this length a loop is faster than making a view to copy from. */
 const LOOP_BYTES = 64;
 
-function convertOnCpu(job: ConvertJob): ConvertStats[] {
+function convertOnCpu({ converter, input: block }: Kernels, job: ConvertJob): ConvertStats[] {
   checkJob(job);
   const stats = Array.from({ length: job.slots }, emptyStats);
-  const fromBytes = bytesOf(job.from);
-  const toBytes = bytesOf(job.to);
-  const convert = toAnyAlignment(converter(job.from, job.to, job.overflow), fromBytes, toBytes);
-  let written = 0;
-  const emit = (input: Uint8Array, slot: number): void => {
-    const length = (input.byteLength / fromBytes) * toBytes;
-    convert(input, job.output.subarray(written, written + length), stats[slot] as ConvertStats);
-    written += length;
-  };
-
-  const gathered = new Uint8Array(BLOCK_BYTES);
+  const convert = converter(job.from, job.to, job.overflow);
+  const elementBytes = bytesOf(job.from);
+  const blockBytes = BLOCK_ELEMENTS * elementBytes;
   let filled = 0;
   let filledSlot = 0;
+  let written = 0;
   const flush = (): void => {
-    if (filled > 0) emit(gathered.subarray(0, filled), filledSlot);
+    if (filled === 0) return;
+    const results = convert(filled, stats[filledSlot] as ConvertStats);
+    job.output.set(results, written);
+    written += results.byteLength;
     filled = 0;
   };
-
   for (const { input, count, slot } of job.pieces) {
-    const end = input + count * fromBytes;
-    if (end - input >= DIRECT_BYTES && isAligned(job.input.byteOffset + input, fromBytes)) {
-      flush();
-      emit(job.input.subarray(input, end), slot);
-      continue;
-    }
     if (slot !== filledSlot) flush();
     filledSlot = slot;
+    const end = input + count * elementBytes;
     for (let at = input; at < end; ) {
-      const length = Math.min(end - at, BLOCK_BYTES - filled);
-      copyBytes(job.input, at, gathered, filled, length);
+      const length = Math.min(end - at, blockBytes - filled);
+      copyBytes(job.input, at, block, filled, length);
       at += length;
       filled += length;
-      if (filled === BLOCK_BYTES) flush();
+      if (filled === blockBytes) flush();
     }
   }
   flush();
@@ -95,21 +103,12 @@ function copyBytes(source: Uint8Array, from: number, target: Uint8Array, to: num
   else for (let i = 0; i < length; i++) target[to + i] = source[from + i] as number;
 }
 
-/** `convert` for output of any alignment: where it has to be, results are made aside and copied. */
-function toAnyAlignment(convert: Convert, fromBytes: number, toBytes: number): Convert {
-  const results = new Uint8Array(BLOCK_BYTES);
-  const inputBytes = (BLOCK_BYTES / toBytes) * fromBytes;
-  return (input, output, stats) => {
-    if (isAligned(output.byteOffset, toBytes)) return convert(input, output, stats);
-    for (let at = 0, to = 0; at < input.byteLength; at += inputBytes, to += BLOCK_BYTES) {
-      const block = results.subarray(0, Math.min(BLOCK_BYTES, output.byteLength - to));
-      convert(input.subarray(at, at + inputBytes), block, stats);
-      output.set(block, to);
-    }
-  };
-}
-
-/** True where bytes from `byteOffset` on can be seen as words; fp64 is read as words of 4 bytes. */
-function isAligned(byteOffset: number, elementBytes: number): boolean {
-  return byteOffset % Math.min(elementBytes, 4) === 0;
+function noWebAssembly(): UnshardError {
+  return new UnshardError({
+    kind: 'usage',
+    code: 'no-webassembly',
+    message: 'WebAssembly SIMD cannot be had here.',
+    advice: 'Leave the choice of the kernel open: JavaScript gives the same bytes.',
+    facts: {},
+  });
 }

@@ -1,21 +1,26 @@
 /**
- * Fills one tile: reads, gathers, converts. Follows the tile's work to the letter.
+ * Fills one tile: reads, gathers, converts, compares. Follows the tile's work to the letter.
  *
  * @module
  */
 
 import { fromBase64 } from '../base/base64.js';
 import { mapBounded } from '../base/concurrent.js';
-import { isFloat } from '../base/dtype.js';
+import { bytesOf, type DType, isFloat, isTarget } from '../base/dtype.js';
 import { assert, isUnshardError } from '../base/errors.js';
 import { forEachRun } from '../base/slice.js';
-import type { Plan } from '../plan/plan.js';
+import type { Plan, PlannedTensor } from '../plan/plan.js';
 import type { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';
+import { LaneBuffers, type TileBuffers } from './buffers.js';
+import { compareElements, elementText } from './compare.js';
+import { computeElements, type ReadFloats } from './compute.js';
 import { cpuBackend, scanBytes } from './cpu.js';
 import { flipSigns } from './flip.js';
+import type { StridedRead } from './reads.js';
 import type { PlanSources } from './sources.js';
-import type { StridedRead, TileWork } from './tiles.js';
+import { plannedTensor } from './tiles.js';
+import { type Comparison, type Computation, type TileJob, type TileWork, workOf } from './work.js';
 
 /** Reads of one tile that are under way at once. */
 const READ_LANES = 4;
@@ -67,15 +72,31 @@ export interface TensorStats {
   readonly stats: ConvertStats;
 }
 
-/** Fills `output` (the tile, exactly as long) with the help of `input` (at least the work's input length). */
-export async function fillTile(
-  context: FillContext,
-  work: TileWork,
-  input: Uint8Array,
-  output: Uint8Array,
-): Promise<TensorStats[]> {
+/** Bits on disk that are not what a tensor's round to. */
+export interface Difference {
+  /** Index into the plan's tensors. */
+  readonly tensor: number;
+  readonly check: string;
+  readonly dtype: DType;
+  /** Index in the tensor of the first element that differs. */
+  readonly index: number;
+  /** Elements that differ, of those that this tile compared. */
+  readonly count: number;
+  /** The first such element as it is stored, and what it should be. */
+  readonly stored: string;
+  readonly rounded: string;
+}
+
+/** What filling a tile showed. */
+export interface Filled {
+  readonly stats: readonly TensorStats[];
+  readonly differences: readonly Difference[];
+}
+
+/** Fills the output buffer of a tile with the help of the others, and compares what is to be compared. */
+export async function fillTile(context: FillContext, work: TileWork, buffers: TileBuffers): Promise<Filled> {
   const { plan, sources, audit, signal } = context;
-  const buffers = { input, output };
+  const { input, output } = buffers;
   const covered = work.tile.parts.reduce((sum, part) => sum + part.length, 0);
   if (covered < output.length) output.fill(0);
   for (const { base64, from, at, length } of work.literals) {
@@ -87,21 +108,99 @@ export async function fillTile(
     audit?.add(read.source, read.offset, bytes);
   });
   for (const read of work.strided) await readStrided(context, read, buffers[read.into]);
-  for (const { from, to, length } of work.copies) output.set(input.subarray(from, from + length), to);
+  for (const { from, into, to, length } of work.copies) buffers[into].set(input.subarray(from, from + length), to);
   const stats: TensorStats[] = [];
   for (const job of work.jobs) {
-    const results = await context.backend.convert({
-      from: job.from,
-      to: job.to,
-      overflow: plan.options.overflow === 'clamp' ? 'clamp' : 'inf',
-      input: input.subarray(0, work.inputLength),
-      pieces: job.pieces,
-      output: output.subarray(job.at, job.at + job.length),
-      slots: job.tensors.length,
-    });
+    const overflow = plan.options.overflow === 'clamp' ? 'clamp' : 'inf';
+    const results = await convert(context, job, overflow, input, output);
     for (const [slot, result] of results.entries()) stats.push({ tensor: job.tensors[slot] ?? -1, stats: result });
   }
-  return [...stats, ...finishParts(plan, work, output)];
+  for (const computation of work.computations) stats.push(await compute(context, computation, output));
+  stats.push(...finishParts(plan, work, output));
+  for (const job of work.proofJobs) await convert(context, job, 'inf', buffers[job.input], buffers.rounded);
+  return { stats, differences: work.comparisons.flatMap((comparison) => compare(comparison, buffers)) };
+}
+
+function convert(
+  { backend }: FillContext,
+  { from, to, at, length, pieces, tensors }: TileJob,
+  overflow: 'inf' | 'clamp',
+  input: Uint8Array,
+  output: Uint8Array,
+): Promise<ConvertStats[]> {
+  const made = output.subarray(at, at + length);
+  return backend.convert({ from, to, overflow, input, pieces, output: made, slots: tensors.length });
+}
+
+/** Computes a part of the tile and rounds it to the dtype of the output. On the CPU: WGSL does not say how it rounds floats. */
+async function compute(context: FillContext, computation: Computation, output: Uint8Array): Promise<TensorStats> {
+  const { tensor: index, at, length } = computation;
+  const tensor = plannedTensor(context.plan, index);
+  const values = await computeElements(tensor, computation, floatReader(context));
+  const [input, made] = [new Uint8Array(values.buffer), output.subarray(at, at + length)];
+  if (tensor.to === 'F32') {
+    made.set(input);
+    return { tensor: index, stats: scanBytes('F32', input) };
+  }
+  assert(isTarget(tensor.to), `${tensor.to} cannot be computed`);
+  const overflow = context.plan.options.overflow === 'clamp' ? 'clamp' : 'inf';
+  const pieces = [{ input: 0, output: 0, count: values.length, slot: 0 }];
+  const [stats] = await cpuBackend().convert({
+    from: 'F32',
+    to: tensor.to,
+    overflow,
+    input,
+    pieces,
+    output: made,
+    slots: 1,
+  });
+  assert(stats, 'the backend gave no statistics');
+  return { tensor: index, stats };
+}
+
+/** Reads stored tensors as fp32, as a tile of a plan that writes them so. */
+function floatReader(context: FillContext): ReadFloats {
+  const buffers = new LaneBuffers();
+  return async (bits, size, { first, count }) => {
+    const operand: PlannedTensor = {
+      ...bits,
+      name: '',
+      shape: [size],
+      origin: 'master',
+      from: bits.dtype,
+      to: 'F32',
+      fromCopy: false,
+    };
+    const plan = { ...context.plan, tensors: [operand] };
+    const part = { kind: 'tensor', at: 0, length: 4 * size, tensor: 0 } as const;
+    const parts = [{ part, from: 4 * first, length: 4 * count, at: 0 }];
+    const work = workOf(plan, { file: 0, at: 0, length: 4 * count, parts });
+    const values = new Float32Array(count);
+    const fitted = buffers.fit(work, new Uint8Array(values.buffer));
+    await fillTile({ ...context, plan, backend: new ConverterSwitch(cpuBackend()) }, work, fitted);
+    return values;
+  };
+}
+
+function compare(comparison: Comparison, buffers: TileBuffers): Difference[] {
+  const { tensor, check, dtype, first, at, length, against, againstAt, flips } = comparison;
+  const stored = buffers.proof.subarray(at, at + length);
+  for (const flip of flips) flipSigns(stored, dtype, flip);
+  const made = buffers[against].subarray(againstAt, againstAt + length);
+  const mismatch = compareElements(dtype, stored, made);
+  if (!mismatch) return [];
+  const offset = mismatch.first * bytesOf(dtype);
+  return [
+    {
+      tensor,
+      check,
+      dtype,
+      index: first + mismatch.first,
+      count: mismatch.count,
+      stored: elementText(dtype, stored, offset),
+      rounded: elementText(dtype, made, offset),
+    },
+  ];
 }
 
 /** Turns signs where a tensor is a lazy view, and counts over tensors that were copied. */
@@ -110,6 +209,7 @@ function finishParts(plan: Plan, work: TileWork, output: Uint8Array): TensorStat
     if (part.kind !== 'tensor') return [];
     const tensor = plan.tensors[part.tensor];
     assert(tensor, `the plan has no tensor ${part.tensor}`);
+    if (tensor.compute) return [];
     const bytes = output.subarray(at, at + length);
     if (tensor.flip) flipSigns(bytes, tensor.to, tensor.flip);
     const copied = tensor.from === tensor.to && isFloat(tensor.to);

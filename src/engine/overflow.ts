@@ -4,9 +4,12 @@ import { numelOf } from '../base/shape.js';
 import { addStats, emptyStats } from '../numeric/stats.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
 import type { ConvertStats } from './backend.js';
+import { LaneBuffers } from './buffers.js';
 import type { FillContext } from './fill.js';
 import { fillTile } from './fill.js';
-import { tilesOf, workOf } from './tiles.js';
+import { withoutProofs } from './prove.js';
+import { tilesOf } from './tiles.js';
+import { workOf } from './work.js';
 
 /** Largest finite value of the dtypes that are converted to, for the message. */
 const LARGEST = { F16: 65504, BF16: 3.3895313892515355e38, F32: 3.4028234663852886e38 } as const;
@@ -37,16 +40,12 @@ export async function assertNoOverflow(context: FillContext, index: number, foun
 /** Statistics of one whole tensor. */
 async function statsOf(context: FillContext, index: number): Promise<ConvertStats> {
   const sum = emptyStats();
-  const plan = singleTensorPlan(context.plan, index);
+  const plan = withoutProofs(singleTensorPlan(context.plan, index));
+  const buffers = new LaneBuffers();
   for (const tile of tilesOf(plan, 0)) {
     const work = workOf(plan, tile);
-    const results = await fillTile(
-      { ...context, plan, audit: undefined },
-      work,
-      new Uint8Array(work.inputLength),
-      new Uint8Array(tile.length),
-    );
-    for (const { stats } of results) addStats(sum, stats);
+    const { stats } = await fillTile({ ...context, plan, audit: undefined }, work, buffers.fit(work));
+    for (const result of stats) addStats(sum, result.stats);
   }
   return sum;
 }

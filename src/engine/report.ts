@@ -5,8 +5,8 @@
  */
 
 import type { DType } from '../base/dtype.js';
-import type { Notice, Origin, SkippedTensor } from '../checkpoints/inventory.js';
-import type { ResolvedOptions } from '../plan/plan.js';
+import type { CheckReport, Notice, Origin, SkippedTensor } from '../checkpoints/inventory.js';
+import type { Compute, ResolvedOptions } from '../plan/plan.js';
 import type { ConvertStats } from './backend.js';
 
 /** One step of a run. Totals come from the plan, so a fraction is always `written / total`. */
@@ -20,8 +20,11 @@ export interface RunProgress {
   /** Output files that are complete. */
   readonly filesDone: number;
   readonly files: number;
-  /** What is being done: writing bytes, or closing a file (a browser checks a finished file before it appears). */
-  readonly phase: 'write' | 'close';
+  /**
+   * What is being done: writing bytes, closing a file (a browser checks a finished file before it appears), or reading a
+   * finished file back.
+   */
+  readonly phase: 'write' | 'close' | 'check';
 }
 
 /** What was written for one tensor. */
@@ -33,17 +36,12 @@ export interface TensorReport {
   readonly from: DType;
   readonly to: DType;
   readonly fromCopy: boolean;
+  /** Present where the values were computed, always on the CPU: an adapter merged into them, or the mean of copies. */
+  readonly computed?: Compute['kind'];
+  /** Ids of the checks that compared it with other bits on disk. */
+  readonly proven: readonly string[];
   /** Counts over the elements; absent for dtypes that are not floating point. */
   readonly stats?: ConvertStats;
-}
-
-/** One check that was made, and its outcome. */
-export interface CheckReport {
-  /** Stable id of the check. */
-  readonly id: string;
-  readonly status: 'passed' | 'failed' | 'not-checkable';
-  /** What was compared, with the numbers. */
-  readonly detail: string;
 }
 
 /** The result of a run. */

@@ -4,12 +4,13 @@ import type { ByteSource, FileTree } from '../io/types.js';
 
 /** The sources of a plan, opened when they are first read and closed together. */
 export class PlanSources {
-  readonly #tree: FileTree;
+  readonly #treeOf: (index: number) => FileTree;
   readonly #files: readonly SourceFile[];
   readonly #open = new Map<number, Promise<ByteSource>>();
 
-  constructor(tree: FileTree, files: readonly SourceFile[]) {
-    this.#tree = tree;
+  /** `treeOf` gives the folder that a source lies in. */
+  constructor(treeOf: (index: number) => FileTree, files: readonly SourceFile[]) {
+    this.#treeOf = treeOf;
     this.#files = files;
   }
 
@@ -34,7 +35,7 @@ export class PlanSources {
   async #openFile(index: number): Promise<ByteSource> {
     const planned = this.#files[index];
     assert(planned, `the plan has no source ${index}`);
-    const source = await this.#tree.open(planned.path);
+    const source = await this.#treeOf(index).open(planned.path);
     if (source.size === planned.size && source.modified === planned.modified) return source;
     await source.close();
     const what = source.size === planned.size ? 'time of change' : 'size';

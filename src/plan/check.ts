@@ -4,11 +4,12 @@
  * @module
  */
 
-import { bytesOf } from '../base/dtype.js';
+import { bytesOf, isFloat, isTarget } from '../base/dtype.js';
 import { UnshardError } from '../base/errors.js';
 import { isRankCut, type Piece, pieceLength } from '../base/extent.js';
 import { numelOf } from '../base/shape.js';
-import type { OutputFile, Plan, PlannedTensor } from './plan.js';
+import type { StoredBits } from '../checkpoints/inventory.js';
+import type { Compute, OutputFile, Plan, PlannedTensor } from './plan.js';
 
 /**
  * Checks a plan: parts cover their files in order and without overlap, tensors are as long as their shape says, pieces cover their
@@ -45,15 +46,49 @@ function checkFile(plan: Plan, file: OutputFile): void {
 }
 
 function checkTensor(plan: Plan, tensor: PlannedTensor): void {
-  const size = bytesOf(tensor.from);
-  const length = numelOf(tensor.shape) * size;
-  const covered = tensor.pieces.reduce((sum, piece) => sum + pieceLength(piece), 0);
-  if (covered !== length) throw invalid(`the pieces of ${tensor.name}`, `${length} bytes`, covered);
-  for (const piece of tensor.pieces) checkPiece(plan, tensor.name, piece, length, size);
-  if (tensor.pieces.some((piece) => !isRankCut(piece) && piece.repeat)) return;
+  const { name, shape, from, pieces, compute, proofs = [] } = tensor;
+  checkPieces(plan, name, bytesOf(from), numelOf(shape), pieces);
+  for (const proof of proofs)
+    checkPieces(plan, `a proof of ${name}`, bytesOf(proof.dtype), numelOf(shape), proof.pieces);
+  if (compute) checkCompute(plan, tensor, compute);
+}
+
+/** Operands of a computed tensor: floats, as many as the matrices have elements. */
+function checkCompute(plan: Plan, { name, shape, from, to }: PlannedTensor, compute: Compute): void {
+  const numel = numelOf(shape);
+  const operand = (what: string, bits: StoredBits, count: number) => {
+    if (!isFloat(bits.dtype)) throw invalid(`${what} of ${name}`, 'floating point', bits.dtype);
+    checkPieces(plan, `${what} of ${name}`, bytesOf(bits.dtype), count, bits.pieces);
+  };
+  if (!isFloat(from)) throw invalid(`what ${name} is computed from`, 'floating point', from);
+  if (!isTarget(to)) throw invalid(`the dtype of ${name}, which is computed,`, 'F32, F16 or BF16', to);
+  if (compute.kind === 'mean') {
+    if (compute.of.length === 0) throw invalid(`the copies of ${name}`, 'one or more', 0);
+    for (const copy of compute.of) operand('a copy', copy, numel);
+    return;
+  }
+  const { a, b, rank, rows, columns, scale, transpose } = compute;
+  for (const size of [rank, rows, columns]) {
+    if (!Number.isSafeInteger(size) || size <= 0)
+      throw invalid(`a dimension of the adapter on ${name}`, 'positive', size);
+  }
+  if (!Number.isFinite(scale)) throw invalid(`the scale of the adapter on ${name}`, 'a number', scale);
+  if (numel % columns !== 0 || numel > rows * columns)
+    throw invalid(`the size of ${name}`, `at most ${rows} rows of ${columns}`, numel);
+  operand('lora_A', a, rank * (transpose ? rows : columns));
+  operand('lora_B', b, rank * (transpose ? columns : rows));
+}
+
+/** Pieces of a tensor of `numel` elements of `size` bytes: together they cover it once. */
+function checkPieces(plan: Plan, name: string, size: number, numel: number, pieces: readonly Piece[]): void {
+  const length = numel * size;
+  const covered = pieces.reduce((sum, piece) => sum + pieceLength(piece), 0);
+  if (covered !== length) throw invalid(`the pieces of ${name}`, `${length} bytes`, covered);
+  for (const piece of pieces) checkPiece(plan, name, piece, length, size);
+  if (pieces.some((piece) => !isRankCut(piece) && piece.repeat)) return;
   let at = 0;
-  for (const piece of tensor.pieces.toSorted((a, b) => a.at - b.at)) {
-    if (piece.at !== at) throw invalid(`a piece of ${tensor.name}`, `at ${at}`, piece.at);
+  for (const piece of pieces.toSorted((a, b) => a.at - b.at)) {
+    if (piece.at !== at) throw invalid(`a piece of ${name}`, `at ${at}`, piece.at);
     at += piece.length;
   }
 }

@@ -6,17 +6,19 @@
 
 import { toBase64 } from '../base/base64.js';
 import { UnshardError } from '../base/errors.js';
-import { isRankCut, pieceLength } from '../base/extent.js';
+import { pieceLength } from '../base/extent.js';
 import { numelOf } from '../base/shape.js';
 import { problemError } from '../checkpoints/inspect.js';
-import type { Inventory, RecordedCrc } from '../checkpoints/inventory.js';
+import type { Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
 import { layoutTorchFile } from '../formats/torch/write.js';
+import { companionsOf } from './companions.js';
 import { withDtype } from './config.js';
+import { piecesOf, usedCrcs } from './crcs.js';
 import { resolveOptions } from './options.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor, PlanOptions, ResolvedOptions } from './plan.js';
 import { outputBytes, type Selection, selectTensors } from './select.js';
-import { indexName, indexText, type ShardFile, splitIntoShards } from './shards.js';
+import { fileNames, indexName, indexText, type ShardFile, splitIntoShards } from './shards.js';
 
 /**
  * Plans a conversion.
@@ -39,18 +41,18 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
     options: resolved,
     sources: inventory.sources,
     partitions: inventory.partitions,
-    crcs: usedCrcs(inventory, tensors),
+    crcs: usedCrcs(inventory.crcs, inventory.partitions, tensors),
     files,
     tensors,
     aliases: selection.aliases,
     skipped: selection.skipped,
     warnings: [...inventory.warnings, ...selection.warnings],
+    checks: inventory.checks,
     totals: {
       tensors: tensors.length,
       elements: sum(tensors.map((tensor) => numelOf(tensor.shape))),
       outputBytes: sum(files.map((file) => file.byteLength)),
-      inputBytes:
-        sum(tensors.flatMap((tensor) => tensor.pieces.map(pieceLength))) + sum(copied.map((part) => part.length)),
+      inputBytes: sum(piecesOf(tensors).map(pieceLength)) + sum(copied.map((part) => part.length)),
     },
   };
 }
@@ -59,7 +61,8 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
 function weightFiles(selection: Selection, options: ResolvedOptions): OutputFile[] {
   const { tensors, aliases } = selection;
   const sizes = tensors.map(outputBytes);
-  const shards = splitIntoShards(sizes, options.format, options.maxShardSize);
+  const names = fileNames(options);
+  const shards = splitIntoShards(sizes, names, options.maxShardSize);
   const single = shards.length === 1;
   const files = shards.map((shard) =>
     options.format === 'safetensors'
@@ -69,7 +72,7 @@ function weightFiles(selection: Selection, options: ResolvedOptions): OutputFile
   if (single) return files;
   const named = shards.map((shard) => ({ path: shard.path, names: namesIn(shard, selection, options) }));
   const text = indexText(named, sum(sizes), options.format === 'safetensors' ? aliases : {});
-  return [...files, indexFile(indexName(options.format), text)];
+  return [...files, indexFile(indexName(names), text)];
 }
 
 function safetensorsFile(
@@ -130,8 +133,8 @@ function namesIn(shard: ShardFile, { tensors, aliases }: Selection, options: Res
 }
 
 function companionFiles(inventory: Inventory, options: ResolvedOptions): OutputFile[] {
-  return inventory.companions.map(({ source, name, text }) => {
-    const edited = text === undefined ? undefined : withDtype(text, options.dtype);
+  return companionsOf(inventory, options).map(({ source, name, text }) => {
+    const edited = name !== 'config.json' || text === undefined ? undefined : withDtype(text, options.dtype);
     if (edited !== undefined) return textFile(name, edited);
     const { size } = at(inventory.sources, source);
     const parts: OutputPart[] = size === 0 ? [] : [{ kind: 'copy', at: 0, length: size, source }];
@@ -155,39 +158,6 @@ function literal(offset: number, bytes: Uint8Array): OutputPart {
 
 function withBytes(parts: readonly OutputPart[]): OutputPart[] {
   return parts.filter((part) => part.length > 0);
-}
-
-/** The recorded CRCs of ranges that at least one tensor reads from. */
-function usedCrcs(inventory: Inventory, tensors: readonly PlannedTensor[]): RecordedCrc[] {
-  const starts = tensors.flatMap((tensor) => tensor.pieces).flatMap((piece) => (isRankCut(piece) ? [] : [piece]));
-  const lists = new Set(
-    tensors.flatMap((tensor) => tensor.pieces).flatMap((piece) => (isRankCut(piece) ? [piece.over] : [])),
-  );
-  const read = [...starts, ...[...lists].flatMap((over) => inventory.partitions[over] ?? [])];
-  const bySource = new Map<number, number[]>();
-  for (const { source, offset } of read) {
-    const offsets = bySource.get(source);
-    if (offsets) offsets.push(offset);
-    else bySource.set(source, [offset]);
-  }
-  for (const offsets of bySource.values()) offsets.sort((a, b) => a - b);
-  return inventory.crcs.filter((crc) => {
-    const offsets = bySource.get(crc.source) ?? [];
-    const first = offsets[lowerBound(offsets, crc.offset)];
-    return first !== undefined && first < crc.offset + crc.length;
-  });
-}
-
-/** Index of the first value that is not below `limit`. */
-function lowerBound(sorted: readonly number[], limit: number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (at(sorted, middle) < limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** safetensors keeps its metadata under `__metadata__`, and JSON in UTF-8 cannot hold half a surrogate pair. */

@@ -1,4 +1,5 @@
 import { UnshardError } from '../base/errors.js';
+import { matches } from '../base/glob.js';
 import type { PlanOptions, Precision, ResolvedOptions } from './plan.js';
 import { TARGETS } from './plan.js';
 
@@ -12,22 +13,36 @@ const MIN_SHARD_SIZE = 1000;
  */
 export function resolveOptions(options: PlanOptions): ResolvedOptions {
   const resolved: ResolvedOptions = {
+    output: oneOf('output', options.output ?? 'model', ['model', 'adapter', 'merged']),
     dtype: oneOf('dtype', options.dtype ?? 'fp32', Object.keys(TARGETS) as Precision[]),
     format: oneOf('format', options.format ?? 'safetensors', ['safetensors', 'bin']),
     excludeFrozen: options.excludeFrozen ?? false,
+    trainableOnly: options.trainableOnly ?? false,
+    include: patterns('include', options.include),
+    exclude: patterns('exclude', options.exclude),
+    trimVocab: options.trimVocab ?? false,
     duplicateTied: options.duplicateTied ?? false,
     overflow: oneOf('overflow', options.overflow ?? 'error', ['error', 'inf', 'clamp']),
     dtypeFor: (options.dtypeFor ?? []).map(({ pattern, dtype }) => ({
       pattern,
       dtype: oneOf('dtypeFor', dtype, Object.keys(TARGETS) as Precision[]),
     })),
+    ...(options.adapterName === undefined ? {} : { adapterName: notEmpty('adapterName', options.adapterName) }),
+    ...(options.stripPrefix === undefined ? {} : { stripPrefix: notEmpty('stripPrefix', options.stripPrefix) }),
+    ...(options.maxShardSize === undefined ? {} : { maxShardSize: shardSize(options.maxShardSize) }),
   };
-  const size = options.maxShardSize;
-  if (size === undefined) return resolved;
-  if (!Number.isSafeInteger(size) || size < MIN_SHARD_SIZE) {
-    throw badOption('maxShardSize', `a whole number of bytes from ${MIN_SHARD_SIZE}`, size);
-  }
-  return { ...resolved, maxShardSize: size };
+  refuseContradictions(resolved);
+  return resolved;
+}
+
+/** Options that say nothing for the kind of output are refused: a user who gives one expects something of it. */
+function refuseContradictions({ output, adapterName, trimVocab, maxShardSize }: ResolvedOptions): void {
+  if (output === 'model' && adapterName !== undefined)
+    throw badOption('adapterName', 'absent for all tensors', adapterName);
+  if (output !== 'adapter') return;
+  if (trimVocab) throw badOption('trimVocab', 'false for an adapter', 'true');
+  if (maxShardSize !== undefined)
+    throw badOption('maxShardSize', 'absent for an adapter, which is one file', maxShardSize);
 }
 
 /** The precision of one tensor: the first pattern that matches its name decides. */
@@ -35,19 +50,19 @@ export function precisionOf(name: string, options: ResolvedOptions): Precision {
   return options.dtypeFor.find(({ pattern }) => matches(pattern, name))?.dtype ?? options.dtype;
 }
 
-/** Matches a name with a pattern in which `*` stands for any characters. The whole name must match. */
-export function matches(pattern: string, name: string): boolean {
-  const [first = '', ...rest] = pattern.split('*');
-  if (rest.length === 0) return pattern === name;
-  const last = rest.pop() ?? '';
-  if (!name.startsWith(first)) return false;
-  let at = first.length;
-  for (const part of rest) {
-    const found = name.indexOf(part, at);
-    if (found < 0) return false;
-    at = found + part.length;
-  }
-  return name.length - last.length >= at && name.endsWith(last);
+function shardSize(size: number): number {
+  if (Number.isSafeInteger(size) && size >= MIN_SHARD_SIZE) return size;
+  throw badOption('maxShardSize', `a whole number of bytes from ${MIN_SHARD_SIZE}`, size);
+}
+
+/** An empty pattern matches nothing, so it can only be a mistake. */
+function patterns(option: string, given: readonly string[] = []): readonly string[] {
+  return given.map((pattern) => notEmpty(option, pattern));
+}
+
+function notEmpty(option: string, value: string): string {
+  if (value !== '') return value;
+  throw badOption(option, 'some text', "''");
 }
 
 function oneOf<T extends string>(option: string, value: T, allowed: readonly T[]): T {

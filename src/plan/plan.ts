@@ -7,7 +7,16 @@
 
 import type { DType, TargetDType } from '../base/dtype.js';
 import type { Partition, Piece } from '../base/extent.js';
-import type { Notice, Origin, RecordedCrc, SkippedTensor, SourceFile } from '../checkpoints/inventory.js';
+import type {
+  CheckReport,
+  Notice,
+  Origin,
+  Proof,
+  RecordedCrc,
+  SkippedTensor,
+  SourceFile,
+  StoredBits,
+} from '../checkpoints/inventory.js';
 import type { Flip } from '../formats/torch/tensor.js';
 import type { PlannedZipRecord } from '../formats/zip/layout.js';
 
@@ -22,8 +31,15 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'keep';
 /** Container of the weights. */
 export type OutputFormat = 'safetensors' | 'bin';
 
+/** What is written: all tensors as they are, those of a LoRA adapter under the names of PEFT, or the model with the adapter merged into it. */
+export type OutputKind = 'model' | 'adapter' | 'merged';
+
 /** The user's choices. */
 export interface PlanOptions {
+  /** Default `model`. */
+  readonly output?: OutputKind;
+  /** The adapter to write or to merge. Default: the only one there is. */
+  readonly adapterName?: string;
   /** Default `fp32`. */
   readonly dtype?: Precision;
   /** Default `safetensors`. */
@@ -32,16 +48,29 @@ export interface PlanOptions {
   readonly maxShardSize?: number;
   /** Leave out parameters that were not trained. Default false. */
   readonly excludeFrozen?: boolean;
+  /** Write trained parameters only: neither frozen ones nor buffers. Default false. */
+  readonly trainableOnly?: boolean;
+  /** Write only tensors whose name in the output matches one of these. `*` stands for any characters. Default: all. */
+  readonly include?: readonly string[];
+  /** Leave out tensors whose name in the output matches one of these. Default: none. */
+  readonly exclude?: readonly string[];
+  /** Take this off the start of every name that begins with it, such as `module.`. Default: names stay as they are. */
+  readonly stripPrefix?: string;
+  /** Leave out the rows of embedding and head that are beyond `vocab_size` of config.json. Default false. */
+  readonly trimVocab?: boolean;
   /** Write a full copy under each tied name, instead of the owner once. Default false. */
   readonly duplicateTied?: boolean;
   /** Default `error`. */
   readonly overflow?: OverflowPolicy;
-  /** Precision of single tensors: the first pattern that matches the name decides. `*` stands for any characters. */
+  /** Precision of single tensors: the first pattern that matches the name in the output decides. */
   readonly dtypeFor?: readonly { readonly pattern: string; readonly dtype: Precision }[];
 }
 
-/** The options with every default filled in; `maxShardSize` is absent for one file. */
-export type ResolvedOptions = Required<Omit<PlanOptions, 'maxShardSize'>> & Pick<PlanOptions, 'maxShardSize'>;
+/** Options that have no default: they are absent where they were not given. */
+type Absent = 'adapterName' | 'stripPrefix' | 'maxShardSize';
+
+/** The options with every default filled in. */
+export type ResolvedOptions = Required<Omit<PlanOptions, Absent>> & Pick<PlanOptions, Absent>;
 
 /** A finished plan. */
 export interface Plan {
@@ -57,6 +86,8 @@ export interface Plan {
   readonly aliases: Readonly<Record<string, string>>;
   readonly skipped: readonly SkippedTensor[];
   readonly warnings: readonly Notice[];
+  /** The checks that were made while inspecting. */
+  readonly checks: readonly CheckReport[];
   readonly totals: PlanTotals;
 }
 
@@ -73,7 +104,32 @@ export interface PlannedTensor {
   readonly fromCopy: boolean;
   readonly flip?: Flip;
   readonly pieces: readonly Piece[];
+  /** Present where the values are computed, not only converted. `from` and `pieces` are then the first operand. */
+  readonly compute?: Compute;
+  /** Other bits on disk that must equal this tensor's, rounded to their dtype. Compared while it is converted. */
+  readonly proofs?: readonly Proof[];
 }
+
+/** How values are made from several stored tensors, in fp32 and rounded to the output dtype once at the end. */
+export type Compute =
+  /**
+   * `W + scale * (B x A)`: a LoRA adapter that is merged into a matrix of `columns` elements a row. `b` has as many rows as
+   * the matrix, `a` has `rank` rows of `columns`. With `transpose` the product is turned before it is added: `b` has
+   * `columns` rows, `a` has `rank` rows of `rows`.
+   */
+  | {
+      readonly kind: 'lora';
+      readonly a: StoredBits;
+      readonly b: StoredBits;
+      readonly rank: number;
+      /** Rows of the stored matrix; the output may have fewer. */
+      readonly rows: number;
+      readonly columns: number;
+      readonly scale: number;
+      readonly transpose: boolean;
+    }
+  /** The mean of several copies: their sum in this order, then divided by their number. The first is the tensor's own bits. */
+  | { readonly kind: 'mean'; readonly of: readonly StoredBits[] };
 
 /** One output file, covered by its parts without gap or overlap. */
 export interface OutputFile {
@@ -104,7 +160,7 @@ export interface PlanTotals {
   readonly elements: number;
   /** Bytes of all output files. */
   readonly outputBytes: number;
-  /** Bytes that are read from sources. */
+  /** Bytes that are read from sources, those of proofs included. */
   readonly inputBytes: number;
 }
 

@@ -4,11 +4,16 @@
  * @module
  */
 
-import { bytesOf, DTYPES, isFloat } from '../base/dtype.js';
+import { bytesOf, DTYPES, isFloat, roundsTo } from '../base/dtype.js';
 import { numelOf } from '../base/shape.js';
-import type { Inventory, Notice, SkippedTensor, TensorEntry } from '../checkpoints/inventory.js';
+import type { Inventory, Notice, Proof, SkippedTensor, StoredBits, TensorEntry } from '../checkpoints/inventory.js';
+import { takeAdapter } from './adapter.js';
+import { leaveOut } from './filter.js';
+import { mergeAdapter } from './merge.js';
+import { type Candidate, candidatesOf, refuseCollisions, stripPrefix } from './names.js';
 import { precisionOf } from './options.js';
-import { type PlannedTensor, type ResolvedOptions, TARGETS } from './plan.js';
+import { type OutputKind, type PlannedTensor, type ResolvedOptions, TARGETS } from './plan.js';
+import { fitVocabulary } from './vocabulary.js';
 
 /** What is written and what is not. */
 export interface Selection {
@@ -19,26 +24,57 @@ export interface Selection {
   readonly warnings: readonly Notice[];
 }
 
-/** Applies the options to the tensors of an inventory. */
+/**
+ * Applies the options to the tensors of an inventory, one step after another. Every tensor comes out as a tensor, as a
+ * tied name, or as skipped.
+ *
+ * @throws UnshardError of the steps, and `names-collide`.
+ */
 export function selectTensors(inventory: Inventory, options: ResolvedOptions): Selection {
-  const skipped: SkippedTensor[] = [...inventory.skipped];
-  const written = new Map<string, PlannedTensor>();
-  for (const entry of inventory.tensors) {
-    if (options.excludeFrozen && entry.origin === 'frozen') {
-      skipped.push({ name: entry.name, reason: 'frozen parameter, left out as asked' });
-    } else {
-      written.set(entry.name, planTensor(entry, options));
-    }
-  }
-  const tensors = [...written.values()];
+  const all = candidatesOf(inventory);
+  const named = stripPrefix(all, inventory, options);
+  const shaped = OUTPUTS[options.output](named.kept, inventory, options);
+  refuseCollisions(shaped.kept);
+  const wanted = leaveOut(shaped.kept, options);
+  const fitted = fitVocabulary(wanted.kept, inventory, options);
+  const steps = [named, shaped, wanted, fitted];
+  const { tensors, aliases } = tie(fitted.kept, options);
+  return {
+    tensors,
+    aliases: Object.fromEntries(aliases),
+    skipped: [...inventory.skipped, ...steps.flatMap((step) => step.skipped)],
+    warnings: [...steps.flatMap((step) => step.warnings), ...keptWarnings(tensors, options)],
+  };
+}
+
+/** The step that makes what is written out of all tensors. */
+const OUTPUTS: Readonly<Record<OutputKind, typeof takeAdapter>> = {
+  model: (candidates) => ({ kept: candidates, skipped: [], warnings: [] }),
+  adapter: takeAdapter,
+  merged: mergeAdapter,
+};
+
+/** The first name of each tensor owns it; further ones are tied to it, or get a copy. */
+function tie(
+  candidates: readonly Candidate[],
+  options: ResolvedOptions,
+): { tensors: PlannedTensor[]; aliases: [string, string][] } {
+  // PEFT looks for each tied name of an adapter and knows nothing of names in the metadata.
+  const copies = options.duplicateTied || (options.output === 'adapter' && options.format === 'safetensors');
+  const owners = new Map<TensorEntry, PlannedTensor>();
+  const tensors: PlannedTensor[] = [];
   const aliases: [string, string][] = [];
-  for (const [alias, owner] of Object.entries(inventory.aliases)) {
-    const tensor = written.get(owner);
-    if (!tensor) skipped.push({ name: alias, reason: `tied to ${owner}, which is left out` });
-    else if (options.duplicateTied) tensors.push({ ...tensor, name: alias });
-    else aliases.push([alias, owner]);
+  for (const candidate of candidates) {
+    const owner = owners.get(candidate.entry);
+    if (owner && !copies) {
+      aliases.push([candidate.name, owner.name]);
+      continue;
+    }
+    const tensor = owner ? withoutProofs({ ...owner, name: candidate.name }) : planTensor(candidate, options);
+    if (!owner) owners.set(candidate.entry, tensor);
+    tensors.push(tensor);
   }
-  return { tensors, aliases: Object.fromEntries(aliases), skipped, warnings: keptWarnings(tensors, options) };
+  return { tensors, aliases };
 }
 
 /** The size of a planned tensor in the output, in bytes. */
@@ -50,12 +86,15 @@ export function outputBytes(tensor: PlannedTensor): number {
  * The master is the source of bits, unless the output dtype is just the one of the stored copy: rounding the master
  * gives the same bits, and the optimizer's files need not be read.
  */
-function planTensor(entry: TensorEntry, options: ResolvedOptions): PlannedTensor {
-  const target = TARGETS[precisionOf(entry.name, options)];
-  const fromCopy = entry.copy !== undefined && entry.copy.dtype === target && entry.stored.dtype !== target;
+function planTensor({ name, entry, compute: merged }: Candidate, options: ResolvedOptions): PlannedTensor {
+  const target = TARGETS[precisionOf(name, options)];
+  const compute = merged ?? (entry.meanOf ? ({ kind: 'mean', of: entry.meanOf } as const) : undefined);
+  const isCopied = entry.copy !== undefined && entry.copy.dtype === target && entry.stored.dtype !== target;
+  const fromCopy = isCopied && compute === undefined;
   const bits = fromCopy && entry.copy ? entry.copy : entry.stored;
+  const proofs = compute ? [] : proofsOf(entry, bits);
   return {
-    name: entry.name,
+    name,
     shape: entry.shape,
     origin: entry.origin,
     from: bits.dtype,
@@ -63,7 +102,24 @@ function planTensor(entry: TensorEntry, options: ResolvedOptions): PlannedTensor
     fromCopy,
     ...(bits.flip === undefined ? {} : { flip: bits.flip }),
     pieces: bits.pieces,
+    ...(compute ? { compute } : {}),
+    ...(proofs.length > 0 ? { proofs } : {}),
   };
+}
+
+/**
+ * What must equal `bits` once they are rounded: the copy of a master that is read itself, and whatever else is on disk of
+ * the same tensor. Bits of less precision cannot prove what has more.
+ */
+function proofsOf(entry: TensorEntry, bits: StoredBits): Proof[] {
+  const copies = entry.copy && bits !== entry.copy ? [{ check: 'master-copy', ...entry.copy }] : [];
+  const isNarrower = (proof: Proof) => bits === entry.stored || bytesOf(proof.dtype) <= bytesOf(bits.dtype);
+  return [...copies, ...(entry.proofs ?? [])].filter((proof) => isNarrower(proof) && roundsTo(bits.dtype, proof.dtype));
+}
+
+/** A tied name has the bits of its owner, which are compared once. */
+function withoutProofs({ proofs: _, ...tensor }: PlannedTensor): PlannedTensor {
+  return tensor;
 }
 
 /** Floating-point tensors of 8 bits carry a scale elsewhere, so they are never converted; the user should know. */

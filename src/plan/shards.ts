@@ -4,17 +4,26 @@
  * @module
  */
 
+import type { ResolvedOptions } from './plan.js';
+
 /** One weight file: its name and the tensors in it, as indices in the order in which they were given. */
 export interface ShardFile {
   readonly path: string;
   readonly tensors: readonly number[];
 }
 
-/** Parts of the file names, as the Hub and transformers expect them. */
-export const FILE_NAMES = {
-  safetensors: { stem: 'model', extension: '.safetensors' },
-  bin: { stem: 'pytorch_model', extension: '.bin' },
-} as const;
+/** The parts of a file name around the number of a shard. */
+export interface FileNames {
+  readonly stem: string;
+  readonly extension: string;
+}
+
+/** File names as the Hub and transformers expect them, and PEFT those of an adapter. */
+export function fileNames({ output, format }: Pick<ResolvedOptions, 'output' | 'format'>): FileNames {
+  const extension = format === 'safetensors' ? '.safetensors' : '.bin';
+  if (output === 'adapter') return { stem: 'adapter_model', extension };
+  return { stem: format === 'safetensors' ? 'model' : 'pytorch_model', extension };
+}
 
 /**
  * Splits tensors of the given sizes (bytes) in order. A tensor that is larger than the limit has a file of its own, which comes before
@@ -22,7 +31,7 @@ export const FILE_NAMES = {
  */
 export function splitIntoShards(
   sizes: readonly number[],
-  format: keyof typeof FILE_NAMES,
+  { stem, extension }: FileNames,
   maxShardSize: number | undefined,
 ): ShardFile[] {
   const limit = maxShardSize ?? Number.POSITIVE_INFINITY;
@@ -43,7 +52,6 @@ export function splitIntoShards(
     currentSize += size;
   }
   if (current.length > 0 || shards.length === 0) shards.push(current);
-  const { stem, extension } = FILE_NAMES[format];
   return shards.map((tensors, i) => ({
     path:
       shards.length === 1 ? `${stem}${extension}` : `${stem}-${number(i + 1)}-of-${number(shards.length)}${extension}`,
@@ -52,8 +60,7 @@ export function splitIntoShards(
 }
 
 /** Name of the index of a sharded model. */
-export function indexName(format: keyof typeof FILE_NAMES): string {
-  const { stem, extension } = FILE_NAMES[format];
+export function indexName({ stem, extension }: FileNames): string {
   return `${stem}${extension}.index.json`;
 }
 

@@ -5,43 +5,115 @@
  */
 
 import { parseSize } from '../base/size.js';
-import type { OutputFormat, OverflowPolicy, PlanOptions, Precision } from '../index.js';
-import type { BackendChoice } from '../worker/protocol.js';
+import type { OutputFormat, OutputKind, OverflowPolicy, PlanOptions, Precision } from '../index.js';
+import type { BackendChoice, CheckpointView } from '../worker/protocol.js';
 
 /** The sizes that the page offers, in bytes, besides one file and a size of the user's own. */
 export const SHARD_SIZES = [500_000_000, 2_000_000_000, 5_000_000_000] as const;
 
+/** The precision of the tensors whose names match a pattern. */
+export interface PrecisionRule {
+  readonly pattern: string;
+  readonly dtype: Precision;
+}
+
 /** Every choice of the plan stage. */
 export interface Choices {
+  readonly output: OutputKind;
+  /** Empty where there is only one adapter, or none. */
+  readonly adapterName: string;
   readonly dtype: Precision;
+  /** A rule whose pattern is empty is not finished, and says nothing yet. */
+  readonly dtypeFor: readonly PrecisionRule[];
   readonly format: OutputFormat;
   /** `none`, one of `SHARD_SIZES` in digits, or `custom`. */
   readonly shardSize: string;
   /** What the user typed for `custom`. */
   readonly customSize: string;
   readonly excludeFrozen: boolean;
+  readonly trainableOnly: boolean;
+  /** Patterns as they were typed, one a line. */
+  readonly include: string;
+  readonly exclude: string;
+  /** Empty for none. */
+  readonly stripPrefix: string;
+  readonly trimVocab: boolean;
   readonly duplicateTied: boolean;
   readonly overflow: OverflowPolicy;
+  readonly verify: boolean;
   readonly backend: BackendChoice;
 }
 
 /** What the page starts with. */
 export const DEFAULT_CHOICES: Choices = {
+  output: 'model',
+  adapterName: '',
   dtype: 'fp32',
+  dtypeFor: [],
   format: 'safetensors',
   shardSize: 'none',
   customSize: '4 GB',
   excludeFrozen: false,
+  trainableOnly: false,
+  include: '',
+  exclude: '',
+  stripPrefix: '',
+  trimVocab: false,
   duplicateTied: false,
   overflow: 'error',
+  verify: true,
   backend: 'auto',
 };
 
-/** The plan options of the choices, or undefined while the size that was typed is none. */
+/** The choices as far as a checkpoint offers them: what needs an adapter falls back where that adapter is not there. */
+export function choicesFor(choices: Choices, { adapters }: Pick<CheckpointView, 'adapters'>): Choices {
+  const [first = '', second] = adapters;
+  const named = adapters.includes(choices.adapterName) ? choices.adapterName : first;
+  return {
+    ...choices,
+    output: first === '' ? 'model' : choices.output,
+    adapterName: second === undefined ? '' : named,
+  };
+}
+
+/**
+ * The plan options of the choices, or undefined while the size that was typed is none. What says nothing for the kind of
+ * output is left out.
+ */
 export function planOptions(choices: Choices): PlanOptions | undefined {
-  const { dtype, format, excludeFrozen, duplicateTied, overflow } = choices;
-  const options = { dtype, format, excludeFrozen, duplicateTied, overflow };
-  if (choices.shardSize === 'none') return options;
-  const maxShardSize = choices.shardSize === 'custom' ? parseSize(choices.customSize) : Number(choices.shardSize);
-  return maxShardSize === undefined ? undefined : { ...options, maxShardSize };
+  const { output, dtype, format, excludeFrozen, trainableOnly, trimVocab, duplicateTied, overflow } = choices;
+  const isAdapter = output === 'adapter';
+  const size = isAdapter ? null : shardSize(choices);
+  if (size === undefined) return undefined;
+  return {
+    output,
+    dtype,
+    format,
+    excludeFrozen,
+    trainableOnly,
+    trimVocab: trimVocab && !isAdapter,
+    duplicateTied,
+    overflow,
+    include: lines(choices.include),
+    exclude: lines(choices.exclude),
+    dtypeFor: choices.dtypeFor
+      .map(({ pattern, dtype }) => ({ pattern: pattern.trim(), dtype }))
+      .filter(({ pattern }) => pattern !== ''),
+    ...(choices.stripPrefix === '' ? {} : { stripPrefix: choices.stripPrefix }),
+    ...(output === 'model' || choices.adapterName === '' ? {} : { adapterName: choices.adapterName }),
+    ...(size === null ? {} : { maxShardSize: size }),
+  };
+}
+
+/** In bytes; null for one file, undefined for a text that is no size. */
+function shardSize({ shardSize, customSize }: Choices): number | null | undefined {
+  if (shardSize === 'none') return null;
+  return shardSize === 'custom' ? parseSize(customSize) : Number(shardSize);
+}
+
+function lines(text: string): string[] {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
 }

@@ -89,7 +89,7 @@ export function useRun(engine: Engine, state: State, send: Send): void {
     job.current = new AbortController();
     engine
       .run(
-        { options, output: destination.ref, backend: choices.backend, overwrite },
+        { options, output: destination.ref, backend: choices.backend, overwrite, verify: choices.verify },
         {
           signal: job.current.signal,
           onProgress: (progress) => send({ type: 'run-progress', progress, now: performance.now() }),

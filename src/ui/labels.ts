@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { DType, Layout, Origin } from '../index.js';
+import type { DType, Layout, Origin, Precision } from '../index.js';
 import type { BackendChoice } from '../worker/protocol.js';
 
 /** Layouts of checkpoints. */
@@ -13,6 +13,7 @@ export const LAYOUTS: Readonly<Record<Layout, string>> = {
   'deepspeed-zero1': 'ZeRO stage 1',
   'deepspeed-zero2': 'ZeRO stage 2',
   'deepspeed-zero3': 'ZeRO stage 3',
+  'deepspeed-universal': 'Universal checkpoint',
 };
 
 /** Where the bits of a tensor come from. */
@@ -22,6 +23,14 @@ export const ORIGINS: Readonly<Record<Origin, string>> = {
   frozen: 'frozen',
   buffer: 'buffer',
 };
+
+/** Precisions of the output. */
+export const PRECISIONS: readonly (readonly [Precision, string])[] = [
+  ['fp32', 'fp32'],
+  ['fp16', 'fp16'],
+  ['bf16', 'bf16'],
+  ['keep', 'as stored'],
+];
 
 /** Ways to convert. */
 export const BACKENDS: Readonly<Record<BackendChoice, string>> = { auto: 'Automatic', gpu: 'GPU', cpu: 'CPU' };

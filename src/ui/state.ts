@@ -17,7 +17,7 @@ import type {
   OutputRef,
   PlanView,
 } from '../worker/protocol.js';
-import { type Choices, DEFAULT_CHOICES, planOptions } from './choices.js';
+import { type Choices, choicesFor, DEFAULT_CHOICES, planOptions } from './choices.js';
 import type { Failure } from './failure.js';
 import { addSample, type Sample } from './speed.js';
 
@@ -186,8 +186,9 @@ function reduceInspecting(state: InspectingState, event: Event): State {
 /** The plan stage of a checkpoint. Another tag of the same folder keeps the choices and the destination. */
 function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): PlanState {
   const fresh = { stage: 'plan', source, checkpoint, planning: { kind: 'working' }, overwrite: false } as const;
-  if (from.stage === 'pick') return { ...fresh, choices: DEFAULT_CHOICES, converters: {} };
-  const { choices, converters, destination } = from;
+  if (from.stage === 'pick') return { ...fresh, choices: choicesFor(DEFAULT_CHOICES, checkpoint), converters: {} };
+  const { converters, destination } = from;
+  const choices = choicesFor(from.choices, checkpoint);
   return { ...fresh, choices, converters, ...(destination ? { destination } : {}) };
 }
 

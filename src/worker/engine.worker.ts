@@ -76,7 +76,7 @@ const api: EngineApi = {
     return { name, description };
   },
 
-  async run({ options, output: place, backend: choice, overwrite }, onProgress) {
+  async run({ options, output: place, backend: choice, overwrite, verify }, onProgress) {
     const signal = startJob();
     const { tree, inventory } = checkpoint();
     const made = plan(inventory, options);
@@ -95,6 +95,7 @@ const api: EngineApi = {
         output,
         backend,
         overwrite,
+        verify,
         signal,
         onProgress: (step) => {
           last = step;

@@ -5,7 +5,17 @@
  * @module
  */
 
-import type { DType, InspectProgress, Inventory, Origin, Plan, PlanOptions, Report, RunProgress } from '../index.js';
+import type {
+  DType,
+  InspectProgress,
+  Inventory,
+  Origin,
+  Plan,
+  PlanOptions,
+  PrefixOffer,
+  Report,
+  RunProgress,
+} from '../index.js';
 import type { Closing } from './closing.js';
 
 /** A checkpoint folder, as the page got hold of it. */
@@ -52,9 +62,13 @@ export interface TensorRow {
 export interface CheckpointView
   extends Pick<
     Inventory,
-    'folder' | 'layout' | 'tag' | 'tags' | 'aliases' | 'skipped' | 'warnings' | 'problems' | 'facts'
+    'folder' | 'layout' | 'tag' | 'tags' | 'aliases' | 'skipped' | 'warnings' | 'problems' | 'checks' | 'facts'
   > {
   readonly tensors: readonly TensorRow[];
+  /** Names of the LoRA adapters; empty where it is no LoRA run. */
+  readonly adapters: readonly string[];
+  /** Present where a wrapper has put a prefix before all names. */
+  readonly prefix?: PrefixOffer;
   /** Source files that hold tensors or configuration, and their bytes. */
   readonly sourceFiles: number;
   readonly sourceBytes: number;
@@ -86,6 +100,8 @@ export interface RunRequest {
   readonly output: OutputRef;
   readonly backend: BackendChoice;
   readonly overwrite: boolean;
+  /** Compare recorded checksums and copies, and read the output back. */
+  readonly verify: boolean;
 }
 
 /** The result of a run. `downloads` is empty where the files went to a folder. */

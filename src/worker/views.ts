@@ -4,12 +4,13 @@
  * @module
  */
 
-import type { Inventory, Plan } from '../index.js';
+import { adaptersOf, type Inventory, offeredPrefix, type Plan } from '../index.js';
 import type { CheckpointView, PlanView } from './protocol.js';
 
 /** The view of an inventory. */
 export function viewCheckpoint(inventory: Inventory): CheckpointView {
-  const { folder, layout, tag, tags, aliases, skipped, warnings, problems, facts, sources } = inventory;
+  const { folder, layout, tag, tags, aliases, skipped, warnings, problems, checks, facts, sources } = inventory;
+  const prefix = offeredPrefix(inventory);
   return {
     folder,
     layout,
@@ -19,7 +20,10 @@ export function viewCheckpoint(inventory: Inventory): CheckpointView {
     skipped,
     warnings,
     problems,
+    checks,
     facts,
+    adapters: adaptersOf(inventory),
+    ...(prefix ? { prefix } : {}),
     tensors: inventory.tensors.map(({ name, shape, origin, stored }) => ({ name, shape, origin, from: stored.dtype })),
     sourceFiles: sources.length,
     sourceBytes: sources.reduce((sum, { size }) => sum + size, 0),

@@ -37,6 +37,7 @@ describe.each(FIXTURE_NAMES)('%s, from the disk to the disk', (name) => {
     const report = await convertInPage(session.page, options);
     const expected = expectedOf(name);
     expect(report.backend.name).toBe(backend);
+    if (backend === 'cpu') expect(report.backend.description).toBe('WebAssembly SIMD');
     expect(report.backend.jobsOnCpu).toBe(0);
     expect(hashesOf(readModel(output))).toEqual(expectedHashes(name, dtype));
     expect(report.aliases).toEqual(expected.aliases);

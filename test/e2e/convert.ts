@@ -20,11 +20,21 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
 
   --tag TAG               tag to convert (default: the latest)
   --dtype DTYPE           fp32, fp16, bf16 or keep
+  --dtype-for P=DTYPE     precision of tensors whose name matches the pattern P; may be repeated
   --format FORMAT         safetensors or bin
   --max-shard-size SIZE   largest file, such as 5GB
+  --adapter-only          of a LoRA run, the adapter alone
+  --merge-adapter         of a LoRA run, the model with the adapter merged in
+  --adapter-name NAME     the adapter, where there are several
+  --include PATTERN       only tensors whose name matches; may be repeated
+  --exclude PATTERN       leave out tensors whose name matches; may be repeated
   --exclude-frozen        leave out frozen parameters
+  --trainable-only        only parameters that were trained
+  --strip-prefix PREFIX   take a prefix off the names
+  --trim-vocab            trim embeddings to the vocabulary
   --duplicate-tied        write a copy for each tied name
   --overflow POLICY       error, inf or clamp
+  --no-verify             compare no checksums, and do not read the output back
   --overwrite             replace existing files
   --backend BACKEND       auto, gpu or cpu; gpu starts a software adapter where there is no other
   --screenshots DIR       save a picture of each stage`;
@@ -38,9 +48,19 @@ async function main(): Promise<void> {
     options: {
       tag: { type: 'string' },
       dtype: { type: 'string' },
+      'dtype-for': { type: 'string', multiple: true },
       format: { type: 'string' },
       'max-shard-size': { type: 'string' },
+      'adapter-only': { type: 'boolean' },
+      'merge-adapter': { type: 'boolean' },
+      'adapter-name': { type: 'string' },
+      include: { type: 'string', multiple: true },
+      exclude: { type: 'string', multiple: true },
       'exclude-frozen': { type: 'boolean' },
+      'trainable-only': { type: 'boolean' },
+      'strip-prefix': { type: 'string' },
+      'trim-vocab': { type: 'boolean' },
+      'no-verify': { type: 'boolean' },
       'duplicate-tied': { type: 'boolean' },
       overflow: { type: 'string' },
       overwrite: { type: 'boolean' },
@@ -52,9 +72,22 @@ async function main(): Promise<void> {
   if (checkpoint === undefined || output === undefined || positionals.length > 2) throw new Error(USAGE);
   assertPageBuilt();
   mkdirSync(output, { recursive: true });
-  const { screenshots, 'max-shard-size': maxShardSize, 'exclude-frozen': excludeFrozen } = values;
+  const { screenshots, tag, dtype, format, include, exclude, overflow, overwrite, backend } = values;
+  if (values['adapter-only'] && values['merge-adapter']) throw new Error(USAGE);
   const conversion: PageConversion = {
-    ...given({ ...values, maxShardSize, excludeFrozen, duplicateTied: values['duplicate-tied'] }),
+    ...given({ tag, dtype, format, include, exclude, overflow, overwrite, backend }),
+    ...given({
+      kind: values['adapter-only'] ? 'adapter' : values['merge-adapter'] ? 'merged' : undefined,
+      adapterName: values['adapter-name'],
+      dtypeFor: values['dtype-for'],
+      maxShardSize: values['max-shard-size'],
+      excludeFrozen: values['exclude-frozen'],
+      trainableOnly: values['trainable-only'],
+      stripPrefix: values['strip-prefix'],
+      trimVocab: values['trim-vocab'],
+      duplicateTied: values['duplicate-tied'],
+      verify: values['no-verify'] ? false : undefined,
+    }),
     checkpoint: realpathSync(checkpoint),
     output: realpathSync(output),
   };

@@ -13,14 +13,27 @@ import { dropFolders } from '../helpers/page.js';
 /** The options of the page, by the names of its controls. What is absent is left as it stands. */
 export interface PageOptions {
   readonly tag?: string;
+  /** `model`, `adapter` or `merged`. Offered for LoRA runs alone. */
+  readonly kind?: string;
+  /** Offered where there are several adapters. */
+  readonly adapterName?: string;
   readonly dtype?: string;
+  /** `PATTERN=DTYPE` each. */
+  readonly dtypeFor?: readonly string[];
   readonly format?: string;
   /** As it is typed: `500MB`. */
   readonly maxShardSize?: string;
+  readonly include?: readonly string[];
+  readonly exclude?: readonly string[];
   readonly excludeFrozen?: boolean;
+  readonly trainableOnly?: boolean;
+  readonly stripPrefix?: string;
+  /** Offered where embeddings have more rows than the vocabulary. */
+  readonly trimVocab?: boolean;
   readonly duplicateTied?: boolean;
   readonly overflow?: string;
   readonly backend?: string;
+  readonly verify?: boolean;
   readonly overwrite?: boolean;
 }
 
@@ -77,24 +90,64 @@ export async function openCheckpoint(page: Page, checkpoint: string): Promise<vo
 /** Sets the controls of the plan stage. @throws PageFailure where another tag cannot be read */
 export async function setOptions(page: Page, options: PageOptions): Promise<void> {
   if (options.tag !== undefined) await chooseTag(page, options.tag);
-  for (const name of ['dtype', 'format'] as const) {
-    const value = options[name];
-    if (value !== undefined) await page.locator(`input[name="${name}"][value="${value}"]`).check();
+  const radios = [
+    ['output', options.kind],
+    ['dtype', options.dtype],
+    ['format', options.format],
+  ] as const;
+  for (const [name, value] of radios) {
+    if (value !== undefined) await page.locator(`input[name="${name}"][value="${value}"]`).check(OFFERED);
   }
   if (options.maxShardSize !== undefined) {
     await page.locator('select[name="max-shard-size"]').selectOption('custom');
     await page.locator('input[name="custom-shard-size"]').fill(options.maxShardSize);
   }
-  for (const name of ['overflow', 'backend'] as const) {
-    const value = options[name];
-    if (value !== undefined) await page.locator(`select[name="${name}"]`).selectOption(value);
+  const selects = [
+    ['adapter-name', options.adapterName],
+    ['overflow', options.overflow],
+    ['backend', options.backend],
+  ] as const;
+  for (const [name, value] of selects) {
+    if (value !== undefined) await page.locator(`select[name="${name}"]`).selectOption(value, OFFERED);
   }
-  if (options.excludeFrozen !== undefined) {
-    await page.locator('input[name="exclude-frozen"]').setChecked(options.excludeFrozen);
+  await setChecks(page, [
+    ['exclude-frozen', options.excludeFrozen],
+    ['duplicate-tied', options.duplicateTied],
+    ['trim-vocab', options.trimVocab],
+  ]);
+  await setMoreOptions(page, options);
+}
+
+/** How long a control that is not always offered may take to appear, in milliseconds. */
+const OFFERED = { timeout: 10_000 };
+
+async function setChecks(page: Page, checks: readonly (readonly [string, boolean | undefined])[]): Promise<void> {
+  for (const [name, value] of checks) {
+    if (value !== undefined) await page.locator(`input[name="${name}"]`).setChecked(value, OFFERED);
   }
-  if (options.duplicateTied !== undefined) {
-    await page.locator('input[name="duplicate-tied"]').setChecked(options.duplicateTied);
+}
+
+/** Sets what stands below "More options". */
+async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
+  const { include, exclude, dtypeFor = [], stripPrefix, trainableOnly, verify } = options;
+  const wanted = [include, exclude, options.dtypeFor, stripPrefix, trainableOnly, verify];
+  if (wanted.every((value) => value === undefined)) return;
+  if (!(await page.locator('details.more-options[open]').isVisible())) await page.getByText('More options').click();
+  await setChecks(page, [
+    ['trainable-only', trainableOnly],
+    ['verify', verify],
+  ]);
+  if (include !== undefined) await page.locator('textarea[name="include"]').fill(include.join('\n'));
+  if (exclude !== undefined) await page.locator('textarea[name="exclude"]').fill(exclude.join('\n'));
+  for (const [i, rule] of dtypeFor.entries()) {
+    const at = rule.lastIndexOf('=');
+    await page.locator('input[name="dtype-for-pattern"]').nth(i).fill(rule.slice(0, at));
+    await page
+      .locator('select[name="dtype-for-dtype"]')
+      .nth(i)
+      .selectOption(rule.slice(at + 1));
   }
+  if (stripPrefix !== undefined) await page.locator('input[name="strip-prefix"]').fill(stripPrefix);
 }
 
 /** Drops a folder on the zone of destination. */

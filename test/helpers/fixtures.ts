@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** What must come out of a checkpoint, as it was worked out by torch when the checkpoint was made. */
@@ -32,4 +33,13 @@ export function checkpointPath(name: string): string {
 /** Expected results of a checkpoint. */
 export function expectedOf(name: string): Expected {
   return JSON.parse(readFileSync(`${FIXTURES}/${name}/expected.json`, 'utf8')) as Expected;
+}
+
+/** The files of a checkpoint by path, so that a test may change them. */
+export function checkpointFiles(name: string): Record<string, Uint8Array> {
+  const root = checkpointPath(name);
+  const paths = readdirSync(root, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1));
+  return Object.fromEntries(paths.map((path) => [path, Uint8Array.from(readFileSync(join(root, path)))]));
 }

@@ -24,6 +24,7 @@ export function inventoryOf(tensors: readonly TensorEntry[], more: Partial<Inven
     skipped: [],
     warnings: [],
     problems: [],
+    checks: [],
     companions: [],
     facts: { ranks: 2, elements: 0, uninterpretedObjects: 0, dangerousGlobals: [] },
     ...more,

@@ -14,7 +14,8 @@ export type NaiveFloat = keyof typeof FORMATS;
 export function roundTo(dtype: NaiveFloat, value: number): number {
   const { mantissa, lowest, beyond } = FORMATS[dtype];
   if (!Number.isFinite(value) || value === 0) return value;
-  let exponent = lowest;
+  // The logarithm may be off by one next to a power of two.
+  let exponent = Math.max(Math.floor(Math.log2(Math.abs(value))) - 1, lowest);
   while (2 ** (exponent + 1) <= Math.abs(value)) exponent++;
   const step = 2 ** (exponent - mantissa);
   const steps = Math.floor(Math.abs(value) / step);

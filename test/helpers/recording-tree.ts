@@ -15,8 +15,8 @@ export interface RecordingTree extends FileTree {
   readonly unclosed: ReadonlySet<unknown>;
 }
 
-/** Records the reads of a folder. */
-export function recordingTree(tree: FileTree): RecordingTree {
+/** Records the reads of a folder. `onRead` is told before each how many there were with it. */
+export function recordingTree(tree: FileTree, onRead?: (count: number) => void): RecordingTree {
   const reads: TreeRead[] = [];
   const opened = new Set<unknown>();
   return {
@@ -33,6 +33,7 @@ export function recordingTree(tree: FileTree): RecordingTree {
         modified: source.modified,
         async read(offset, into, signal) {
           reads.push({ path, offset, length: into.byteLength, signal });
+          onRead?.(reads.length);
           await source.read(offset, into, signal);
         },
         async close() {

@@ -30,6 +30,27 @@ export function readSafetensors(bytes: Buffer): ReadFile {
   return { metadata, tensors: new Map(tensors) };
 }
 
+/** A tensor to be put into a file. */
+export interface WrittenTensor {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly bytes: Uint8Array;
+}
+
+/** A safetensors file with the tensors in the given order, written without any code of the project. */
+export function writeSafetensors(tensors: Readonly<Record<string, WrittenTensor>>): Uint8Array<ArrayBuffer> {
+  let end = 0;
+  const header = Object.entries(tensors).map(([name, { dtype, shape, bytes }]) => {
+    const begin = end;
+    end += bytes.length;
+    return [name, { dtype, shape, data_offsets: [begin, end] }] as const;
+  });
+  const text = Buffer.from(JSON.stringify(Object.fromEntries(header)));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  return Uint8Array.from(Buffer.concat([length, text, ...Object.values(tensors).map(({ bytes }) => bytes)]));
+}
+
 /** SHA-256 in hexadecimal. */
 export function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');

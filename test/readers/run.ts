@@ -1,6 +1,6 @@
 /**
- * `npm run test:readers`: converts real checkpoints with the built command line, and lets torch, safetensors,
- * huggingface_hub and transformers read the results. Makes the Python environment that it needs.
+ * `npm run test:readers`: converts checkpoints with the built command line, and lets torch, safetensors,
+ * huggingface_hub, transformers and peft read the results. Makes the Python environment that it needs.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CLI } from '../helpers/cli.js';
 import { checkpointPath, FIXTURE_NAMES, FIXTURES, PRECISIONS } from '../helpers/fixtures.js';
+import { type Convert, loraCases } from './lora.js';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const project = join(here, '../..');
@@ -39,8 +40,20 @@ try {
   }
   writeFileSync(join(work, 'cases.json'), JSON.stringify({ fixtures: FIXTURES, cases }));
   run(python, [join(here, 'check.py'), join(work, 'cases.json')]);
+  checkLora();
 } finally {
   rmSync(work, { recursive: true, force: true });
+}
+
+/** LoRA runs, compared with what peft makes of them. */
+function checkLora(): void {
+  const runs = join(work, 'lora-runs');
+  const list = join(work, 'lora.json');
+  run(python, [join(here, 'lora.py'), 'make', runs]);
+  const convert: Convert = (checkpoint, out, ...options) =>
+    spawnSync(process.execPath, [CLI, checkpoint, out, ...options, '--json'], { stdio: 'ignore' }).status === 0;
+  writeFileSync(list, JSON.stringify(loraCases(runs, join(work, 'lora-results'), convert)));
+  run(python, [join(here, 'lora.py'), 'check', list]);
 }
 
 /** Every checkpoint in every precision and format; split where a split makes several files. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseCommand, parseSize } from '../../src/cli/arguments.js';
+import { parseCommand } from '../../src/cli/arguments.js';
 import { bytes } from '../../src/cli/print.js';
 import { detailOf } from '../helpers/errors.js';
 
@@ -43,6 +43,8 @@ describe('parseCommand', () => {
         overflow: 'clamp',
         maxShardSize: 5e9,
         excludeFrozen: true,
+        trainableOnly: false,
+        trimVocab: false,
         duplicateTied: true,
         dtypeFor: [
           { pattern: '*norm*', dtype: 'fp32' },
@@ -53,9 +55,45 @@ describe('parseCommand', () => {
       verify: false,
       dryRun: true,
       tag: 't',
+      reading: {},
       json: true,
       quiet: true,
     });
+  });
+
+  test('takes the options that choose and name tensors', () => {
+    const patterns = ['--include', 'model.*', '--include', 'lm_head.*', '--exclude', '*.bias'];
+    const args = ['in', 'out', ...patterns, '--strip-prefix', 'module.', '--trainable-only', '--trim-vocab'];
+    expect(parseCommand(args)).toMatchObject({
+      plan: {
+        include: ['model.*', 'lm_head.*'],
+        exclude: ['*.bias'],
+        stripPrefix: 'module.',
+        trainableOnly: true,
+        trimVocab: true,
+      },
+    });
+  });
+
+  test('takes how tensor-parallel shards are joined', () => {
+    const rules = ['--tp-rule', '*.down_proj.*=1', '--tp-rule', '*norm*=replicated', '--tp-rule', 'a=b=average'];
+    expect(parseCommand(['in', ...rules, '--tp-rank', '3'])).toMatchObject({
+      kind: 'inspect',
+      reading: {
+        tpRules: [
+          { pattern: '*.down_proj.*', merge: 1 },
+          { pattern: '*norm*', merge: 'replicated' },
+          { pattern: 'a=b', merge: 'average' },
+        ],
+        tpRank: 3,
+      },
+    });
+  });
+
+  test('takes what to make of an adapter', () => {
+    expect(parseCommand(['in', 'out', '--adapter-only'])).toMatchObject({ plan: { output: 'adapter' } });
+    const merge = ['in', 'out', '--merge-adapter', '--adapter-name', 'policy'];
+    expect(parseCommand(merge)).toMatchObject({ plan: { output: 'merged', adapterName: 'policy' } });
   });
 
   test.each([
@@ -66,6 +104,13 @@ describe('parseCommand', () => {
     [['a', 'b', '--dtype-for', 'x'], 'dtype-for-bad'],
     [['a', 'b', '--dtype-for', '=fp32'], 'dtype-for-bad'],
     [['a', 'b', '--max-shard-size', 'big'], 'size-bad'],
+    [['a', '--tp-rule', 'x'], 'tp-rule-bad'],
+    [['a', '--tp-rule', '=1'], 'tp-rule-bad'],
+    [['a', '--tp-rule', 'x=column'], 'tp-rule-bad'],
+    [['a', '--tp-rule', 'x=-1'], 'tp-rule-bad'],
+    [['a', '--tp-rank', 'first'], 'tp-rank-bad'],
+    [['a', '--tp-rank', '-1'], 'option-unknown'],
+    [['a', 'b', '--adapter-only', '--merge-adapter'], 'options-contradict'],
   ])('refuses %j', (args, code) => {
     expect(detailOf(() => parseCommand(args))).toMatchObject({ kind: 'usage', code });
   });
@@ -75,17 +120,6 @@ describe('parseCommand', () => {
     expect(parseCommand(['-h'])).toEqual({ kind: 'help' });
     expect(parseCommand(['--version'])).toEqual({ kind: 'version' });
   });
-});
-
-test.each([
-  ['5GB', 5e9],
-  ['1.5 GB', 1.5e9],
-  ['500mb', 5e8],
-  ['20K', 20_000],
-  ['123', 123],
-  ['2TB', 2e12],
-])('the size %s is %d bytes', (text, size) => {
-  expect(parseSize(text)).toBe(size);
 });
 
 test.each([

@@ -12,7 +12,8 @@ import type { Partition } from '../../base/extent.js';
 import { tensorExtents } from '../../formats/torch/extents.js';
 import { locateStorages } from '../../formats/torch/read.js';
 import type { StorageRecord, TorchStorage, TorchTensor } from '../../formats/torch/tensor.js';
-import type { Notice, RecordedCrc, SkippedTensor, StoredBits, TensorEntry } from '../inventory.js';
+import type { ByteSource } from '../../io/types.js';
+import type { CheckReport, Notice, RecordedCrc, SkippedTensor, StoredBits, TensorEntry } from '../inventory.js';
 import type { Shard } from './states.js';
 
 /** Files whose storages are located at once. */
@@ -32,7 +33,11 @@ export interface Draft {
   readonly problems: ErrorDetail[];
   readonly warnings: Notice[];
   readonly skipped: SkippedTensor[];
+  /** Checks that were made; one for each model-parallel rank where there are several. */
+  readonly checks: CheckReport[];
   readonly places: Map<TorchStorage, Place>;
+  /** The open files of located storages, by the index of their source. */
+  readonly files: Map<number, ByteSource>;
 }
 
 /** An empty draft. */
@@ -44,18 +49,30 @@ export function newDraft(): Draft {
     problems: [],
     warnings: [],
     skipped: [],
+    checks: [],
     places: new Map(),
+    files: new Map(),
   };
 }
 
-/** Finds where the storages of `tensors` start in their file, so that `bitsOf` and `startOf` can be asked for them. */
+/** A draft for one part of the model: its own tensors and tied names, and the rest of `draft`. */
+export function partOf(draft: Draft): Draft {
+  return { ...draft, tensors: new Map(), aliases: new Map() };
+}
+
+/**
+ * Finds where the storages of `tensors` start in their file, so that `bitsOf` and `startOf` can be asked for them. Those
+ * that were found before are left as they are.
+ */
 export async function locate(
   draft: Draft,
-  wanted: readonly { readonly shard: Shard; readonly tensors: Iterable<TorchTensor> }[],
+  wanted: readonly { readonly shard: Pick<Shard, 'file' | 'source'>; readonly tensors: Iterable<TorchTensor> }[],
   signal?: AbortSignal,
 ): Promise<void> {
   await mapBounded(wanted, LOCATE_LANES, async ({ shard, tensors }) => {
-    const storages = new Set([...tensors].filter((tensor) => tensor.numel > 0).map((tensor) => tensor.storage));
+    const wanted = [...tensors].filter(({ numel, storage }) => numel > 0 && !draft.places.has(storage));
+    const storages = new Set(wanted.map((tensor) => tensor.storage));
+    draft.files.set(shard.source, shard.file.source);
     const records = await locateStorages(shard.file, storages, signal);
     for (const [storage, record] of records) draft.places.set(storage, { source: shard.source, record });
   });
@@ -69,7 +86,12 @@ export function bitsOf(draft: Draft, tensor: TorchTensor): StoredBits {
   return { dtype: tensor.dtype, pieces: tensorExtents(tensor, place.record, place.source), ...flip };
 }
 
-/** Where the first element of a located one-dimensional tensor lies. */
+/** True for a one-dimensional tensor whose elements lie one after another, to be taken as they are. */
+export function isFlat({ shape, stride, flip, numel }: TorchTensor): boolean {
+  return shape.length === 1 && flip === undefined && (numel < 2 || stride[0] === 1);
+}
+
+/** Where the first element of a located flat tensor lies. */
 export function startOf(draft: Draft, tensor: TorchTensor): Partition {
   const place = placeOf(draft, tensor);
   return { source: place.source, offset: place.record.offset + tensor.offset * bytesOf(tensor.dtype) };
@@ -98,6 +120,23 @@ export function addTensor(draft: Draft, entry: TensorEntry, file: string): void 
     advice: 'The files may belong to different runs. Check the folder.',
     facts: { file, tensor: entry.name, expected: other.origin, found: entry.origin },
   });
+}
+
+/** Adds the tensors of a part. Names that are copied on every part are compared; all others are there once. */
+export function addPart(draft: Draft, part: Draft, isCopied: (name: string) => boolean, file: string): void {
+  for (const entry of part.tensors.values()) {
+    const other = draft.tensors.get(entry.name);
+    if (!other || !isCopied(entry.name) || !isAlike(entry, other)) addTensor(draft, entry, file);
+    else {
+      const copies = [entry.stored, ...(entry.copy && !other.copy ? [entry.copy] : [])];
+      const proofs = copies.map((bits) => ({ check: 'replicated', ...bits }));
+      draft.tensors.set(entry.name, { ...other, proofs: [...(other.proofs ?? []), ...proofs] });
+    }
+  }
+}
+
+function isAlike(entry: TensorEntry, other: TensorEntry): boolean {
+  return String(entry.shape) === String(other.shape) && entry.stored.dtype === other.stored.dtype;
 }
 
 function placeOf(draft: Draft, tensor: TorchTensor): Place {

@@ -73,6 +73,21 @@ export function asShape(field: Field): number[] {
   return asList(field).map(asCount);
 }
 
+/**
+ * What lies under a path of keys in dicts, lists and the state of inert objects; undefined where anything on the way is
+ * missing. For fields that are compared and may be anything.
+ */
+export function dig(value: PyValue | undefined, ...path: readonly (string | number)[]): PyValue | undefined {
+  let found = value;
+  for (const key of path) {
+    if (found instanceof PyObject) found = found.state;
+    if (found instanceof Map) found = found.get(key);
+    else if (Array.isArray(found) && typeof key === 'number') found = found[key];
+    else return undefined;
+  }
+  return found;
+}
+
 function wrongType(field: Field, expected: string): UnshardError {
   const found = typeName(field.value);
   return new UnshardError({

@@ -5,19 +5,20 @@
  */
 
 import type { TorchTensor } from '../../formats/torch/tensor.js';
+import type { Proof } from '../inventory.js';
 import { addTensor, bitsOf, type Draft, locate } from './draft.js';
 import { badAlias, badFragment, bufferAbsent } from './problems.js';
 import type { ModelStates } from './states.js';
 
-/** Locates what `addBuffers`, `addFrozen` and the 16-bit copies need of a model file. */
+/** Locates what `addBuffers`, `addFrozenFragments`, `addRest` and the 16-bit copies need of a model file. */
 export async function locateModule(
   draft: Draft,
   model: ModelStates,
   stage: number,
+  owners: ReadonlySet<string>,
   signal?: AbortSignal,
 ): Promise<void> {
-  const buffers = new Set(model.bufferNames);
-  const tensors = [...model.module].filter(([name]) => stage < 3 || buffers.has(name)).map(([, tensor]) => tensor);
+  const tensors = [...model.module].filter(([name]) => stage < 3 || !owners.has(name)).map(([, tensor]) => tensor);
   const frozen = stage < 3 ? model.frozenFragments.values() : [];
   await locate(draft, [{ shard: model.shard, tensors: [...tensors, ...frozen] }], signal);
 }
@@ -32,11 +33,20 @@ export function addAliases(
   stage: number,
   owners: ReadonlySet<string>,
 ): void {
-  for (const model of models) {
-    for (const [alias, owner] of model.shared) draft.aliases.set(alias, owner);
-  }
   const first = models[0];
-  if (!first || stage > 2) return;
+  if (!first) return;
+  const shared = new Map(models.flatMap((model) => [...model.shared]));
+  for (const [alias, owner] of shared) {
+    // A frozen owner may have been left out when the checkpoint was saved. Its other name then stands for itself.
+    const isThere = owners.has(owner) || first.module.has(owner);
+    if (!isThere && first.recordsFrozen) {
+      draft.problems.push(badAlias(first.shard.path, alias, owner, 'which is not in the checkpoint'));
+    } else if (isThere && (stage === 3 || mayBeTied(first, alias, owner))) draft.aliases.set(alias, owner);
+    else if (!first.module.has(alias) && !owners.has(alias)) {
+      draft.skipped.push({ name: alias, reason: `one name of ${owner}, but not both are in the checkpoint` });
+    }
+  }
+  if (stage > 2) return;
   for (const names of sharingNames(first.module)) {
     const free = names.filter((name) => !draft.aliases.has(name));
     const owner = free.find((name) => owners.has(name)) ?? free[0];
@@ -44,6 +54,15 @@ export function addAliases(
       if (owner !== undefined && name !== owner && !owners.has(name)) draft.aliases.set(name, owner);
     }
   }
+}
+
+/**
+ * At stage 1 and 2 DeepSpeed takes parameters that start at one address for tied. That is so for a part of another one,
+ * and for all that have no elements, whose address is 0.
+ */
+function mayBeTied({ module }: ModelStates, alias: string, owner: string): boolean {
+  const [tensor, other] = [module.get(alias), module.get(owner)];
+  return tensor !== undefined && tensor.numel > 0 && (!other || String(tensor.shape) === String(other.shape));
 }
 
 /** Lists of names that are one and the same view of one storage. */
@@ -77,26 +96,57 @@ export function addBuffers(draft: Draft, model: ModelStates): void {
 /** Adds the frozen parameters of stage 2: each fragment is the full tensor. */
 export function addFrozenFragments(draft: Draft, model: ModelStates): void {
   for (const [name, shape] of model.frozenShapes) {
+    if (draft.aliases.has(name)) continue;
     const tensor = model.frozenFragments.get(name);
-    if (tensor && String(tensor.shape) === String(shape) && tensor.dtype !== 'I8') {
-      addTensor(draft, { name, shape, origin: 'frozen', stored: bitsOf(draft, tensor) }, model.shard.path);
+    if (tensor && String(tensor.shape) === String(shape)) {
+      const proofs = frozenCopy(draft, model, name, tensor);
+      addTensor(draft, { name, shape, origin: 'frozen', stored: bitsOf(draft, tensor), ...proofs }, model.shard.path);
       continue;
     }
-    const found = tensor ? `[${tensor.shape.join(', ')}] of ${tensor.dtype}` : 'nothing';
-    const expected = `a floating-point tensor of shape [${shape.join(', ')}]`;
-    draft.problems.push(badFragment(model.shard.path, name, expected, found));
+    const found = tensor ? `[${tensor.shape.join(', ')}]` : 'nothing';
+    draft.problems.push(badFragment(model.shard.path, name, `shape [${shape.join(', ')}]`, found));
   }
+}
+
+/** The state dict has frozen parameters too, mostly in the same storage. Where it has other bytes, they must be equal. */
+function frozenCopy(
+  draft: Draft,
+  model: ModelStates,
+  name: string,
+  tensor: TorchTensor,
+): { proofs?: readonly Proof[] } {
+  const copy = model.module.get(name);
+  const isOther = copy !== undefined && copy.storage !== tensor.storage && copy.numel === tensor.numel;
+  return isOther ? { proofs: [{ check: 'frozen-copy', ...bitsOf(draft, copy) }] } : {};
 }
 
 /**
  * Adds every tensor of the state dict that nothing has claimed yet. At stage 1 these are the frozen parameters, which
- * DeepSpeed stores nowhere else.
+ * DeepSpeed stores nowhere else; at stage 3 what is neither parameter nor buffer, such as the scales of a quantized layer. The
+ * values of names in `elsewhere` are in other files.
  */
-export function addRest(draft: Draft, model: ModelStates, origin: 'frozen' | 'module'): void {
+export function addRest(
+  draft: Draft,
+  model: ModelStates,
+  origin: 'frozen' | 'module',
+  stage: number,
+  elsewhere: ReadonlySet<string>,
+): void {
+  const hollow: string[] = [];
   for (const [name, tensor] of model.module) {
     if (draft.tensors.has(name) || draft.aliases.has(name)) continue;
-    addTensor(draft, { name, shape: tensor.shape, origin, stored: bitsOf(draft, tensor) }, model.shard.path);
+    if (stage === 3 && elsewhere.has(name)) continue;
+    if (stage === 3 && tensor.numel <= model.placeholderSize) hollow.push(name);
+    else addTensor(draft, { name, shape: tensor.shape, origin, stored: bitsOf(draft, tensor) }, model.shard.path);
   }
+  const [first] = hollow;
+  if (first === undefined) return;
+  for (const name of hollow) draft.skipped.push({ name, reason: 'its values are in no file of the checkpoint' });
+  const why = model.recordsShared
+    ? 'They are other names of parameters that were left out, or their shards were not saved.'
+    : 'They may be tied to others, or frozen: DeepSpeed before 0.9.2 does not record which.';
+  const message = `${model.shard.path} names ${hollow.length} parameters whose values are in no file (${first}, …). ${why}`;
+  draft.warnings.push({ code: 'hollow-parameters', message });
 }
 
 /** Checks that every alias names a tensor that is there and is no alias itself. */

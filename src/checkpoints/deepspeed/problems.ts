@@ -46,6 +46,45 @@ export function staleRanks(folder: string, names: readonly string[], expected: n
   };
 }
 
+/** Two files are of one rank. */
+export function rankTwice(folder: string, name: string, other: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'rank-twice',
+    message: `${folder} holds two files of one rank: ${name} and ${other}.`,
+    advice: 'Move the file of the other run away.',
+    facts: { file: folder, expected: name, found: other },
+  };
+}
+
+/** Optimizer files of several runs are there, each set whole. */
+export function severalSets(folder: string, sets: readonly (readonly OptimStates[])[]): ErrorDetail {
+  const names = sets.map((set) => set[0]?.shard.name.name ?? '').join(', ');
+  return {
+    kind: 'inconsistent',
+    code: 'several-optim-sets',
+    message: `${folder} holds whole sets of optimizer files of ${sets.length} runs, which begin with ${names}.`,
+    advice: 'Move the files of the other run away.',
+    facts: { file: folder, expected: 1, found: sets.length },
+  };
+}
+
+/** The state dict and the list of parameters give one parameter different shapes. */
+export function shapeDiffers(
+  file: string,
+  name: string,
+  expected: readonly number[],
+  found: readonly number[],
+): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'shape-differs',
+    message: `${file}: ${name} has shape [${expected.join(', ')}] in param_shapes and [${found.join(', ')}] in the state dict.`,
+    advice: 'The file is damaged or was edited. Take it from the original checkpoint.',
+    facts: { file, tensor: name, expected: expected.join(), found: found.join() },
+  };
+}
+
 /** Two files of one set say different things. */
 export function disagree(
   what: string,
@@ -60,6 +99,65 @@ export function disagree(
     message: `${other} says ${what} ${found}; ${file} says ${expected}.`,
     advice: OTHER_RUN,
     facts: { file: other, other: file, expected, found },
+  };
+}
+
+/** A file was saved under the name of another one. */
+export function renamedShard(file: string, saved: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'root-name-differs',
+    message: `${file} was saved as ${saved}: it was renamed, or copied over the file of another rank.`,
+    advice: 'Take every file from the original checkpoint, under the name that it has there.',
+    facts: { file, expected: file.slice(file.lastIndexOf('/') + 1), found: saved },
+  };
+}
+
+/** Two ranks have files of one content. */
+export function duplicateShard(file: string, other: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'duplicate-shard',
+    message: `${file} has the same content as ${other}, though they are of different ranks.`,
+    advice: 'One of them was copied over the other. Take both from the original checkpoint.',
+    facts: { file, other },
+  };
+}
+
+/** The configurations of two files differ under a key. Values are not shown. */
+export function configDiffers(file: string, other: string, key: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'ds-config-differs',
+    message: `${other} was saved with another ds_config than ${file}: they differ in ${key}.`,
+    advice: OTHER_RUN,
+    facts: { file: other, other: file, key },
+  };
+}
+
+/** A rank records a part of a parameter at another place than param_shapes puts it. */
+export function sliceMapping(
+  file: string,
+  group: number,
+  { name, expected, found }: { readonly name: string; readonly expected: string; readonly found: string },
+): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'slice-mapping',
+    message: `${file} records ${found} of its slice of group ${group} as ${name}; by param_shapes that is ${expected}.`,
+    advice: 'The shards may be of another run, or of ranks in another order; or param_shapes was edited.',
+    facts: { file, tensor: name, group, expected, found },
+  };
+}
+
+/** A name of the checkpoint is in none of the lists of what is written and what is not. */
+export function nameLost(file: string, name: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'name-lost',
+    message: `${file} names ${name}, of which no file holds any values.`,
+    advice: OTHER_RUN,
+    facts: { file, tensor: name },
   };
 }
 

@@ -21,7 +21,9 @@ import {
   fieldOf,
   isPresent,
 } from './fields.js';
-import type { ShardName } from './files.js';
+import type { ModelName, OptimName, ShardName } from './files.js';
+import { type ParallelStates, parallelStates } from './parallel-states.js';
+import type { SwapFile } from './swap-files.js';
 
 /** A torch file of the checkpoint that was opened. */
 export interface Shard<Name extends ShardName = ShardName> {
@@ -34,23 +36,33 @@ export interface Shard<Name extends ShardName = ShardName> {
 }
 
 /** The shard of a model file. */
-export type ModelShard = Shard<Extract<ShardName, { kind: 'model' }>>;
+export type ModelShard = Shard<ModelName>;
 /** The shard of an optimizer file. */
-export type OptimShard = Shard<Extract<ShardName, { kind: 'optim' }>>;
+export type OptimShard = Shard<OptimName>;
 
 /** Name and shape of a parameter, in the order of the flat buffer. */
 export type NamedShape = readonly [name: string, shape: readonly number[]];
 
+/** The parameters of each flat buffer. */
+export type GroupShapes = readonly (readonly NamedShape[])[];
+
 /** What a `*_model_states.pt` says. */
 export interface ModelStates {
   readonly shard: ModelShard;
-  /** The state dict: parameters and persistent buffers. Hollow parameters at stage 3. */
+  /** The state dict: parameters and persistent buffers. Hollow parameters at stage 3. Empty with pipeline parallelism. */
   readonly module: ReadonlyMap<string, TorchTensor>;
+  /** True where the state dict is None: a pipeline keeps its weights in a file for each layer. */
+  readonly isPipeline: boolean;
   /** Entries of the state dict that are no tensors: extra state that a module saved beside its weights. */
   readonly extraState: readonly string[];
   readonly bufferNames: readonly string[];
-  /** Trainable parameters, one list per parameter group (stage 3: per sub-group). Undefined without ZeRO. */
-  readonly paramShapes: readonly (readonly NamedShape[])[] | undefined;
+  /**
+   * Trainable parameters, one list per parameter group (stage 3: per sub-group). Undefined without ZeRO, and before 0.6.0,
+   * when the optimizer files had it.
+   */
+  readonly paramShapes: GroupShapes | undefined;
+  /** Largest number of elements of a placeholder in the state dict at stage 3: none, but 1 before 0.6.0. */
+  readonly placeholderSize: number;
   readonly frozenShapes: readonly NamedShape[];
   /** Stage 2: full tensors; stage 3: this rank's share of each, one-dimensional. */
   readonly frozenFragments: ReadonlyMap<string, TorchTensor>;
@@ -61,10 +73,16 @@ export interface ModelStates {
   /** State of a stage-0 optimizer; undefined with ZeRO. */
   readonly optimizer: Field | undefined;
   readonly dpWorldSize: number | undefined;
+  readonly mpWorldSize: number | undefined;
   readonly globalSteps: number | undefined;
   readonly deepspeedVersion: string | undefined;
   /** Stage that the run's configuration asks for; undefined where it does not say. */
   readonly configuredStage: number | undefined;
+  /** True where frozen parameters are listed, so that none was left out when the checkpoint was saved. */
+  readonly recordsFrozen: boolean;
+  /** DeepSpeed's configuration of the run. */
+  readonly config: PyValue | undefined;
+  readonly parallel: ParallelStates;
 }
 
 /** What a `*_optim_states.pt` says. */
@@ -73,11 +91,26 @@ export interface OptimStates {
   readonly stage: 1 | 2 | 3;
   /** This rank's slice of each flat group of master weights. */
   readonly flatGroups: readonly TorchTensor[];
-  /** Number of ranks that each group is cut over; one number stands for all groups at stage 3. */
+  /** Stage 1 before 0.4.0: the pieces of each group that were dealt to this rank. The first of each is in `flatGroups`. */
+  readonly subPartitions: readonly (readonly TorchTensor[])[] | undefined;
+  /** Files of the sub-groups that were swapped to NVMe, whose flat group is empty. */
+  readonly swapFiles?: readonly SwapFile[];
+  /**
+   * Number of ranks that each group is cut over; one number stands for all groups at stage 3 and before 0.5.0. Empty where
+   * the file does not say.
+   */
   readonly partitionCounts: readonly number[];
   /** Padding that is left at the end of each slice, in elements: BF16_Optimizer. Undefined where it was stripped. */
   readonly keptPadding: readonly number[] | undefined;
+  /** As in the model file; where DeepSpeed 0.5.4 to 0.5.10 wrote it. */
+  readonly paramShapes: GroupShapes | undefined;
+  /** All parameters in one list, as DeepSpeed 0.3.14 to 0.5.3 wrote it. It does not tell the groups apart. */
+  readonly listedShapes: readonly NamedShape[] | undefined;
   readonly deepspeedVersion: string | undefined;
+  /** All that the optimizer saved. */
+  readonly state: PyValue | undefined;
+  /** DeepSpeed's configuration of the run. */
+  readonly config: PyValue | undefined;
 }
 
 /** Reads a model file. */
@@ -85,17 +118,20 @@ export function modelStates(shard: ModelShard): ModelStates {
   const root: Field = { file: shard.path, path: '', value: shard.file.value };
   asDict(root);
   const moduleField = fieldOf(root, 'module');
+  const isPipeline = moduleField.value === null;
   const shapes = fieldOf(root, 'param_shapes');
   const shared = fieldOf(root, 'shared_params');
   const optimizer = fieldOf(root, 'optimizer');
   return {
     shard,
-    module: isPresent(moduleField) ? tensorsOf(moduleField) : new Map(),
-    extraState: isPresent(moduleField)
-      ? asNamed(moduleField).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : []))
-      : [],
+    module: isPipeline ? new Map() : tensorsOf(moduleField),
+    isPipeline,
+    extraState: isPipeline
+      ? []
+      : asNamed(moduleField).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : [])),
     bufferNames: optional(fieldOf(root, 'buffer_names'), (field) => asList(field).map(asString)) ?? [],
-    paramShapes: isPresent(shapes) ? asList(shapes).map(namedShapes) : undefined,
+    paramShapes: optional(shapes, groupShapes),
+    placeholderSize: isPresent(shapes) ? 0 : 1,
     frozenShapes: optional(fieldOf(root, 'frozen_param_shapes'), namedShapes) ?? [],
     frozenFragments: optional(fieldOf(root, 'frozen_param_fragments'), tensorsOf) ?? new Map(),
     shared:
@@ -103,11 +139,20 @@ export function modelStates(shard: ModelShard): ModelStates {
       new Map(),
     recordsShared: shared.value !== undefined,
     optimizer: isPresent(optimizer) ? optimizer : undefined,
-    dpWorldSize: optional(fieldOf(root, 'dp_world_size'), asCount),
-    globalSteps: optional(fieldOf(root, 'global_steps'), asCount),
+    dpWorldSize: optional(fieldOf(root, 'dp_world_size'), asRankCount),
+    mpWorldSize: optional(fieldOf(root, 'mp_world_size'), asRankCount),
+    globalSteps: countIn(fieldOf(root, 'global_steps')),
     deepspeedVersion: optional(fieldOf(root, 'ds_version'), asString),
     configuredStage: configuredStage(fieldOf(root, 'ds_config')),
+    recordsFrozen: isPresent(fieldOf(root, 'frozen_param_shapes')),
+    config: fieldOf(root, 'ds_config').value,
+    parallel: parallelStates(root),
   };
+}
+
+/** The tensors of a file that holds nothing but a state dict: of a layer, or of an expert. */
+export function stateDict({ path, file }: Shard): Map<string, TorchTensor> {
+  return tensorsOf({ file: path, path: '', value: file.value });
 }
 
 /** Reads an optimizer file. */
@@ -115,19 +160,36 @@ export function optimStates(shard: OptimShard): OptimStates {
   const root: Field = { file: shard.path, path: '', value: shard.file.value };
   const state = fieldOf(root, 'optimizer_state_dict');
   const stage = stageOf(state);
+  const subPartitions = optional(fieldOf(state, SUB_PARTITIONS), (field) =>
+    asList(field).map((group) => asList(group).map(asTensor)),
+  );
   const groups = fieldOf(state, stage === 3 ? 'fp32_flat_groups' : 'single_partition_of_fp32_groups');
   const count = fieldOf(state, 'partition_count');
+  const shapes = fieldOf(root, 'param_shapes');
   const version = optional(fieldOf(root, 'ds_version'), asString) ?? optional(fieldOf(state, 'ds_version'), asString);
   // BF16_Optimizer writes no zero_stage, and its slices keep the padding that group_paddings counts.
   const keepsPadding = !isPresent(fieldOf(state, 'zero_stage')) && isPresent(fieldOf(state, 'group_paddings'));
   return {
     shard,
     stage,
-    flatGroups: asList(groups).map(asTensor),
-    partitionCounts: Array.isArray(count.value) ? asList(count).map(asRankCount) : [asRankCount(count)],
+    flatGroups: subPartitions ? subPartitions.flatMap(([piece]) => piece ?? []) : asList(groups).map(asTensor),
+    subPartitions,
+    // The first versions do not say, unless the checkpoint is elastic.
+    partitionCounts: subPartitions && !isPresent(count) ? [] : partitionCounts(count),
     keptPadding: keepsPadding ? asList(fieldOf(state, 'group_paddings')).map(asCount) : undefined,
+    paramShapes: Array.isArray(shapes.value) ? groupShapes(shapes) : undefined,
+    listedShapes: Array.isArray(shapes.value) ? undefined : optional(shapes, namedShapes),
     deepspeedVersion: version,
+    state: state.value,
+    config: fieldOf(root, 'ds_config').value,
   };
+}
+
+/** Name of the masters of stage 1 before 0.4.0. */
+const SUB_PARTITIONS = 'local_sub_partitions_of_fp32_groups';
+
+function partitionCounts(count: Field): number[] {
+  return Array.isArray(count.value) ? asList(count).map(asRankCount) : [asRankCount(count)];
 }
 
 /** More ranks than any run has had. A damaged count must not make a list of its size. */
@@ -148,7 +210,9 @@ function asRankCount(field: Field): number {
 /** The stage of an optimizer's state: 1 and 2 share a layout, and so does BF16_Optimizer, which does not say. */
 function stageOf(state: Field): 1 | 2 | 3 {
   const field = fieldOf(state, 'zero_stage');
-  if (!isPresent(field) && isPresent(fieldOf(state, 'single_partition_of_fp32_groups'))) return 1;
+  const isFlat =
+    isPresent(fieldOf(state, 'single_partition_of_fp32_groups')) || isPresent(fieldOf(state, SUB_PARTITIONS));
+  if (!isPresent(field) && isFlat) return 1;
   const stage = intOf(field.value);
   if (stage === 1 || stage === 2 || stage === 3) return stage;
   throw new UnshardError({
@@ -164,6 +228,11 @@ function stageOf(state: Field): 1 | 2 | 3 {
 function intOf(value: PyValue | undefined): number | undefined {
   const int = value instanceof PyObject && value.type.name === 'ZeroStageEnum' ? value.args[0] : value;
   return typeof int === 'number' ? int : undefined;
+}
+
+/** A number for people to read. Training code may overwrite it with anything, which then is no reason to stop. */
+function countIn({ value }: Field): number | undefined {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
 function configuredStage(config: Field): number | undefined {
@@ -183,6 +252,10 @@ function tensorsOf(field: Field): Map<string, TorchTensor> {
 /** `nn.Module.get_extra_state` may put anything under this name. */
 function isExtraState(name: string, entry: Field): boolean {
   return name.endsWith('_extra_state') && !(entry.value instanceof TorchTensor);
+}
+
+function groupShapes(field: Field): GroupShapes {
+  return asList(field).map(namedShapes);
 }
 
 function namedShapes(field: Field): NamedShape[] {

@@ -11,56 +11,99 @@ import type { Extent } from '../../base/extent.js';
 import { numelOf } from '../../base/shape.js';
 import { readBytes } from '../../io/read.js';
 import type { StoredBits } from '../inventory.js';
-import { addTensor, bitsOf, type Draft, locate, startOf } from './draft.js';
-import { elementCount, groupCount, mixedDtypes, type Slice, sliceNotFlat, unevenSlices } from './problems.js';
-import type { ModelStates, NamedShape, OptimStates } from './states.js';
+import { addTensor, bitsOf, type Draft, isFlat, locate, startOf } from './draft.js';
+import {
+  elementCount,
+  groupCount,
+  mixedDtypes,
+  type Slice,
+  shapeDiffers,
+  sliceNotFlat,
+  unevenSlices,
+} from './problems.js';
+import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states.js';
+import { paddingLimit } from './sub-partitions.js';
 
-/** Adds the trainable parameters. `optims` are all ranks, in order. */
-export async function addZero12(
+/** A flat buffer of master weights, cut over ranks: a parameter group, or the share of it that experts of one rank have. */
+export interface FlatGroup {
+  /** Index of the parameter group. */
+  readonly index: number;
+  /** The parameters in flat order. */
+  readonly shapes: readonly NamedShape[];
+  /** The same as its ranks name them, where that is different: experts are counted anew on each rank. */
+  readonly ownShapes?: readonly NamedShape[];
+  /** The ranks that hold it, in order. */
+  readonly optims: readonly OptimStates[];
+}
+
+/** A parameter and its master. */
+export interface FlatParam {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly stored: StoredBits;
+}
+
+/** The parameter groups, each cut over all ranks. */
+export function wholeGroups(groups: GroupShapes, optims: readonly OptimStates[]): FlatGroup[] {
+  return groups.map((shapes, index) => ({ index, shapes, optims }));
+}
+
+/** Finds the slices of all ranks. False where a file has another number of groups than the model file; then that is a problem. */
+export async function locateSlices(
   draft: Draft,
   model: ModelStates,
+  groups: GroupShapes,
   optims: readonly OptimStates[],
   signal?: AbortSignal,
-): Promise<void> {
-  const groups = model.paramShapes ?? [];
+): Promise<boolean> {
   const odd = optims.find((optim) => optim.flatGroups.length !== groups.length);
   if (odd) {
     draft.problems.push(groupCount(model, odd, groups.length));
-    return;
+    return false;
   }
-  await locate(
-    draft,
-    optims.map((optim) => ({ shard: optim.shard, tensors: optim.flatGroups })),
-    signal,
-  );
-  for (const [g, shapes] of groups.entries()) {
-    const slices = optims.flatMap((optim) => {
-      const tensor = optim.flatGroups[g];
-      return tensor ? [{ optim, tensor }] : [];
-    });
-    const problem = await checkGroup(draft, g, shapes, slices, signal);
-    if (problem) draft.problems.push(problem);
-    else addGroup(draft, model, shapes, slices);
+  const wanted = optims.map((optim) => ({ shard: optim.shard, tensors: optim.flatGroups }));
+  await locate(draft, wanted, signal);
+  return true;
+}
+
+/** Adds the trainable parameters of flat groups whose slices were found. */
+export async function addFlatGroups(
+  draft: Draft,
+  model: ModelStates,
+  groups: readonly FlatGroup[],
+  signal?: AbortSignal,
+): Promise<void> {
+  for (const group of groups) {
+    const params = await flatParams(draft, group, signal);
+    if (!Array.isArray(params)) draft.problems.push(params);
+    else for (const param of params) addMaster(draft, model, param);
   }
 }
 
-/** Reads the parameters one after another from the joined slices. */
-function addGroup(draft: Draft, model: ModelStates, shapes: readonly NamedShape[], slices: readonly Slice[]): void {
+function addMaster(draft: Draft, model: ModelStates, param: FlatParam): void {
+  const copy = copyOf(draft, model, param.name, param.shape);
+  addTensor(draft, { ...param, origin: 'master', ...(copy ? { copy } : {}) }, model.shard.path);
+}
+
+/** The parameters of a flat group, read one after another from the joined slices; or what is wrong with the slices. */
+export async function flatParams(
+  draft: Draft,
+  { index, shapes, optims }: FlatGroup,
+  signal?: AbortSignal,
+): Promise<FlatParam[] | ErrorDetail> {
+  const slices = optims.flatMap((optim) => {
+    const tensor = optim.flatGroups[index];
+    return tensor ? [{ optim, tensor }] : [];
+  });
+  const problem = await checkGroup(draft, index, shapes, slices, signal);
+  if (problem) return problem;
   const dtype = slices[0]?.tensor.dtype ?? 'F32';
   const size = bytesOf(dtype);
   const runs = slices
     .filter(({ tensor }) => tensor.numel > 0)
     .map(({ tensor }) => ({ ...startOf(draft, tensor), length: tensor.numel * size }));
   const cursor = joinedReader(runs);
-  for (const [name, shape] of shapes) {
-    const pieces = cursor(numelOf(shape) * size);
-    const copy = copyOf(draft, model, name, shape);
-    addTensor(
-      draft,
-      { name, shape, origin: 'master', stored: { dtype, pieces }, ...(copy ? { copy } : {}) },
-      model.shard.path,
-    );
-  }
+  return shapes.map(([name, shape]) => ({ name, shape, stored: { dtype, pieces: cursor(numelOf(shape) * size) } }));
 }
 
 /** Gives a function that takes the next bytes of runs that are joined end to end. */
@@ -90,8 +133,10 @@ function joinedReader(
 /** The 16-bit copy of a parameter in the model file. */
 function copyOf(draft: Draft, model: ModelStates, name: string, shape: readonly number[]): StoredBits | undefined {
   const tensor = model.module.get(name);
-  const whole = tensor !== undefined && String(tensor.shape) === String(shape);
-  return whole && draft.places.has(tensor.storage) ? bitsOf(draft, tensor) : undefined;
+  if (!tensor) return undefined;
+  if (String(tensor.shape) === String(shape)) return bitsOf(draft, tensor);
+  draft.problems.push(shapeDiffers(model.shard.path, name, shape, tensor.shape));
+  return undefined;
 }
 
 /** Checks that the slices of all ranks are one dtype, join without a gap, and hold the parameters and nothing else. */
@@ -106,9 +151,7 @@ async function checkGroup(
   if (!first) return undefined;
   const otherDtype = slices.find(({ tensor }) => tensor.dtype !== first.tensor.dtype);
   if (otherDtype) return mixedDtypes(group, first, otherDtype);
-  const notFlat = slices.find(
-    ({ tensor }) => tensor.shape.length !== 1 || (tensor.numel > 1 && tensor.stride[0] !== 1),
-  );
+  const notFlat = slices.find(({ tensor }) => !isFlat(tensor));
   if (notFlat) return sliceNotFlat(group, notFlat);
   const last = slices.findLastIndex(({ tensor }) => tensor.numel > 0);
   const short = slices.find(({ tensor }, rank) =>
@@ -122,7 +165,7 @@ async function checkGroup(
 
 /**
  * What is left after the last parameter must be padding: counted by `group_paddings` (BF16_Optimizer), or zeros of less
- * than one alignment unit (2 elements per rank; DeepSpeed 0.5.2 to 0.6.5 left part of it in the last slice).
+ * than one alignment unit (`paddingLimit`; DeepSpeed 0.5.2 to 0.6.5 left part of it in the last slice).
  */
 async function checkLeftOver(
   draft: Draft,
@@ -136,7 +179,11 @@ async function checkLeftOver(
   const counted = slices.some(({ optim }) => optim.keptPadding !== undefined)
     ? slices.reduce((sum, { optim }) => sum + (optim.keptPadding?.[group] ?? 0), 0)
     : undefined;
-  const allowed = counted === undefined ? left >= 0 && left < 2 * slices.length : left === counted;
+  const limit = paddingLimit(
+    slices.map(({ optim }) => optim),
+    group,
+  );
+  const allowed = counted === undefined ? left >= 0 && left < limit : left === counted;
   if (!allowed) return elementCount(group, needed, found, counted ?? 0, slices);
   if (counted !== undefined || left === 0) return undefined;
   return (await tailIsZero(draft, slices, left, signal)) ? undefined : elementCount(group, needed, found, 0, slices);

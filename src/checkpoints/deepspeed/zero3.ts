@@ -7,18 +7,19 @@
 import { bytesOf } from '../../base/dtype.js';
 import type { Extent, Partition } from '../../base/extent.js';
 import { numelOf } from '../../base/shape.js';
-import { addTensor, type Draft, locate, startOf } from './draft.js';
+import { addTensor, type Draft, isFlat, locate, startOf } from './draft.js';
 import { badFragment, groupCount, mixedDtypes, shareCount, sliceNotFlat } from './problems.js';
-import type { ModelStates, NamedShape, OptimStates } from './states.js';
+import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states.js';
+import { pairSwapFiles, type SwappedGroups } from './swap-files.js';
 
-/** Adds the trainable parameters. `optims` are all ranks, in order. */
+/** Adds the trainable parameters: those of `groups`, in flat order. `optims` are all ranks, in order. */
 export async function addZero3(
   draft: Draft,
   model: ModelStates,
+  groups: GroupShapes,
   optims: readonly OptimStates[],
   signal?: AbortSignal,
 ): Promise<void> {
-  const groups = model.paramShapes ?? [];
   const odd = optims.find((optim) => optim.flatGroups.length !== groups.length);
   if (odd) {
     draft.problems.push(groupCount(model, odd, groups.length));
@@ -29,7 +30,23 @@ export async function addZero3(
     optims.map((optim) => ({ shard: optim.shard, tensors: optim.flatGroups })),
     signal,
   );
-  for (const [g, shapes] of groups.entries()) addSubGroup(draft, model, g, shapes, optims);
+  const swapped = swappedGroups(draft, model, groups, optims);
+  if (!swapped) return;
+  for (const [g, shapes] of groups.entries()) addSubGroup(draft, model, g, shapes, optims, swapped);
+}
+
+/** Where the swapped masters of each rank lie. Undefined where they are not found; then that is a problem. */
+function swappedGroups(
+  draft: Draft,
+  model: ModelStates,
+  groups: GroupShapes,
+  optims: readonly OptimStates[],
+): SwappedGroups[] | undefined {
+  const needs = groups.map((shapes) => sharesOf(shapes, optims.length));
+  const found = optims.map((optim) => pairSwapFiles(model, groups, needs, optim));
+  const problems = found.flatMap((rank) => ('code' in rank ? [rank] : []));
+  draft.problems.push(...problems);
+  return problems.length > 0 ? undefined : found.flatMap((rank) => ('code' in rank ? [] : [rank]));
 }
 
 function addSubGroup(
@@ -38,19 +55,21 @@ function addSubGroup(
   group: number,
   shapes: readonly NamedShape[],
   optims: readonly OptimStates[],
+  swapped: readonly SwappedGroups[],
 ): void {
   const ranks = optims.length;
-  const slices = optims.flatMap((optim) => {
+  const slices = optims.flatMap((optim, rank) => {
     const tensor = optim.flatGroups[group];
-    return tensor ? [{ optim, tensor }] : [];
+    const swap = swapped[rank]?.get(group);
+    return tensor ? [{ optim, tensor, ...(swap ? { swap } : {}) }] : [];
   });
   const first = slices[0];
   if (!first) return;
-  const shares = shapes.reduce((sum, [, shape]) => sum + shareOf(shape, ranks), 0);
+  const shares = sharesOf(shapes, ranks);
   for (const slice of slices) {
-    const { optim, tensor } = slice;
-    const flat = tensor.shape.length === 1 && (tensor.numel < 2 || tensor.stride[0] === 1);
-    if (!flat) draft.problems.push(sliceNotFlat(group, slice));
+    const { optim, tensor, swap } = slice;
+    if (swap && tensor.dtype === first.tensor.dtype) continue;
+    if (!isFlat(tensor)) draft.problems.push(sliceNotFlat(group, slice));
     else if (tensor.dtype !== first.tensor.dtype) draft.problems.push(mixedDtypes(group, first, slice));
     else if (tensor.numel !== shares) draft.problems.push(shareCount(optim, group, shares, tensor.numel));
     else continue;
@@ -59,7 +78,9 @@ function addSubGroup(
   const { dtype } = first.tensor;
   const size = bytesOf(dtype);
   const over = draft.partitions.length;
-  draft.partitions.push(shares === 0 ? [] : slices.map(({ tensor }): Partition => startOf(draft, tensor)));
+  draft.partitions.push(
+    shares === 0 ? [] : slices.map(({ tensor, swap }): Partition => swap ?? startOf(draft, tensor)),
+  );
   let offset = 0;
   for (const [name, shape] of shapes) {
     const share = shareOf(shape, ranks) * size;
@@ -94,11 +115,10 @@ function addFrozen(draft: Draft, models: readonly ModelStates[], name: string, s
   const pieces: Extent[] = [];
   for (const [rank, model] of models.entries()) {
     const fragment = model.frozenFragments.get(name);
-    const fits =
-      fragment !== undefined && fragment.dtype === dtype && fragment.numel === share && fragment.dtype !== 'I8';
-    if (!fits) {
-      const found = fragment ? `${fragment.numel} elements of ${fragment.dtype}` : 'none';
-      draft.problems.push(badFragment(model.shard.path, name, `${share} elements of a floating dtype`, found));
+    const fits = fragment !== undefined && fragment.dtype === dtype && fragment.numel === share && isFlat(fragment);
+    if (!fits || dtype === 'I8') {
+      const found = fragment ? `${fragment.dtype} of shape [${fragment.shape.join(', ')}]` : 'none';
+      draft.problems.push(badFragment(model.shard.path, name, `a share of ${share} elements, not quantized`, found));
       return;
     }
     const at = rank * share;
@@ -106,6 +126,10 @@ function addFrozen(draft: Draft, models: readonly ModelStates[], name: string, s
     if (count > 0) pieces.push({ ...startOf(draft, fragment), length: count * size, at: at * size });
   }
   addTensor(draft, { name, shape, origin: 'frozen', stored: { dtype, pieces } }, models[0]?.shard.path ?? '');
+}
+
+function sharesOf(shapes: readonly NamedShape[], ranks: number): number {
+  return shapes.reduce((sum, [, shape]) => sum + shareOf(shape, ranks), 0);
 }
 
 /** Elements of a parameter that each rank holds, the padding of the last ones included. */

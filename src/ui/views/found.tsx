@@ -1,10 +1,10 @@
 import type { ComponentChildren, JSX } from 'preact';
-import type { Origin } from '../../index.js';
+import type { CheckReport, Origin } from '../../index.js';
 import type { CheckpointView } from '../../worker/protocol.js';
 import { formatBytes, formatCount, formatMagnitude, plural } from '../format.js';
 import { dtypeLabel, LAYOUTS, ORIGINS } from '../labels.js';
 import type { Send } from '../state.js';
-import { Facts, NoticeBox, Warnings } from './parts.js';
+import { CheckList, Facts, Fold, NoticeBox, Warnings } from './parts.js';
 
 /** What the checkpoint is, and everything that is wrong or odd about it. */
 export function Found(props: { readonly checkpoint: CheckpointView; readonly send: Send }): JSX.Element {
@@ -17,12 +17,16 @@ export function Found(props: { readonly checkpoint: CheckpointView; readonly sen
           ['Layout', LAYOUTS[checkpoint.layout]],
           ['Tag', <Tag key="tag" checkpoint={checkpoint} send={send} />],
           ['Ranks', formatCount(facts.ranks)],
+          ['Pipeline stages', facts.pipelineStages && formatCount(facts.pipelineStages)],
+          ['Tensor-parallel ranks', facts.tensorParallel && formatCount(facts.tensorParallel)],
+          ['Expert-parallel ranks', facts.expertParallel && formatCount(facts.expertParallel)],
           ['Parameters', formatMagnitude(facts.elements)],
           ['Trained in', facts.modelDtype && dtypeLabel(facts.modelDtype)],
           ['Master weights', facts.masterDtype && dtypeLabel(facts.masterDtype)],
           ['Steps', facts.globalSteps === undefined ? undefined : formatCount(facts.globalSteps)],
           ['DeepSpeed', facts.deepspeedVersion],
           ['Tensors', tensorCounts(checkpoint), 'wide'],
+          ['LoRA adapters', checkpoint.adapters.length > 0 ? checkpoint.adapters.join(', ') : undefined],
           ['On disk', `${plural(checkpoint.sourceFiles, 'file')}, ${formatBytes(checkpoint.sourceBytes)}`],
         ]}
       />
@@ -34,8 +38,24 @@ export function Found(props: { readonly checkpoint: CheckpointView; readonly sen
         </NoticeBox>
       ))}
       <Warnings warnings={warnings} />
+      {checkpoint.checks.length > 0 && (
+        <Fold summary={checksText(checkpoint.checks)}>
+          <CheckList checks={checkpoint.checks} />
+        </Fold>
+      )}
     </section>
   );
+}
+
+/** `5 checks passed, 1 failed, 2 not checkable`, without what there is none of. */
+function checksText(checks: CheckpointView['checks']): string {
+  const count = (status: CheckReport['status']): number => checks.filter((check) => check.status === status).length;
+  const more = [
+    [count('failed'), 'failed'],
+    [count('not-checkable'), 'not checkable'],
+  ] as const;
+  const rest = more.filter(([number]) => number > 0).map(([number, what]) => `${formatCount(number)} ${what}`);
+  return [`${plural(count('passed'), 'check')} passed`, ...rest].join(', ');
 }
 
 /** The tag, and the choice of another where there are several. */

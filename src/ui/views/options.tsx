@@ -1,17 +1,18 @@
-import type { ComponentChildren, JSX } from 'preact';
-import type { OutputFormat, OverflowPolicy, Precision } from '../../index.js';
+import type { JSX } from 'preact';
+import type { OutputFormat, OutputKind, OverflowPolicy } from '../../index.js';
 import type { BackendChoice, Converter } from '../../worker/protocol.js';
 import { checkingHint } from '../checking.js';
-import { SHARD_SIZES } from '../choices.js';
+import { type Choices, SHARD_SIZES } from '../choices.js';
 import { formatBytes } from '../format.js';
-import { BACKENDS } from '../labels.js';
+import { BACKENDS, PRECISIONS } from '../labels.js';
 import { lastPlan, type PlanState, type Send } from '../state.js';
+import { Check, Field, Segments, Select } from './controls.js';
+import { MoreOptions } from './more-options.js';
 
-const PRECISIONS: readonly (readonly [Precision, string])[] = [
-  ['fp32', 'fp32'],
-  ['fp16', 'fp16'],
-  ['bf16', 'bf16'],
-  ['keep', 'as stored'],
+const OUTPUTS: readonly (readonly [OutputKind, string])[] = [
+  ['model', 'All tensors'],
+  ['adapter', 'Adapter only'],
+  ['merged', 'Merged'],
 ];
 
 const FORMATS: readonly (readonly [OutputFormat, string])[] = [
@@ -28,57 +29,95 @@ const OVERFLOWS: readonly (readonly [OverflowPolicy, string])[] = [
 /** The controls of the output. */
 export function Options({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
   const { choices } = state;
+  const choose = (chosen: Partial<Choices>): void => send({ type: 'chose', choices: chosen });
   return (
     <form class="options" onSubmit={(event) => event.preventDefault()}>
+      <Adapter state={state} choose={choose} />
       <Segments
         legend="Precision"
         name="dtype"
         options={PRECISIONS}
         value={choices.dtype}
-        choose={(dtype) => send({ type: 'chose', choices: { dtype } })}
+        choose={(dtype) => choose({ dtype })}
       />
       <Segments
         legend="Format"
         name="format"
         options={FORMATS}
         value={choices.format}
-        choose={(format) => send({ type: 'chose', choices: { format } })}
+        choose={(format) => choose({ format })}
       />
-      <ShardSize state={state} send={send} />
+      {choices.output !== 'adapter' && <ShardSize state={state} send={send} />}
       <Check
         name="exclude-frozen"
         checked={choices.excludeFrozen}
-        choose={(excludeFrozen) => send({ type: 'chose', choices: { excludeFrozen } })}
+        choose={(excludeFrozen) => choose({ excludeFrozen })}
       >
         Leave out frozen parameters
       </Check>
       <Check
         name="duplicate-tied"
         checked={choices.duplicateTied}
-        choose={(duplicateTied) => send({ type: 'chose', choices: { duplicateTied } })}
+        choose={(duplicateTied) => choose({ duplicateTied })}
       >
         Write a copy for each tied name
       </Check>
+      {canTrim(state) && (
+        <Check name="trim-vocab" checked={choices.trimVocab} choose={(trimVocab) => choose({ trimVocab })}>
+          Trim embeddings to the vocabulary of config.json
+        </Check>
+      )}
       <Field label="Values too large for the precision" id="overflow">
-        <select
+        <Select
           id="overflow"
           name="overflow"
+          options={OVERFLOWS}
           value={choices.overflow}
-          onChange={({ currentTarget }) => {
-            const overflow = OVERFLOWS.find(([policy]) => policy === currentTarget.value)?.[0];
-            if (overflow) send({ type: 'chose', choices: { overflow } });
-          }}
-        >
-          {OVERFLOWS.map(([value, label]) => (
-            <option key={value} value={value}>
-              {label}
-            </option>
-          ))}
-        </select>
+          choose={(overflow) => choose({ overflow })}
+        />
       </Field>
       <BackendField state={state} send={send} />
+      <MoreOptions state={state} choose={choose} />
     </form>
   );
+}
+
+/** What to make of a LoRA run. */
+function Adapter(props: {
+  readonly state: PlanState;
+  readonly choose: (choices: Partial<Choices>) => void;
+}): JSX.Element | null {
+  const { choices, checkpoint } = props.state;
+  const { adapters } = checkpoint;
+  if (adapters.length === 0) return null;
+  return (
+    <>
+      <Segments
+        legend="LoRA run"
+        name="output"
+        options={OUTPUTS}
+        value={choices.output}
+        choose={(output) => props.choose({ output })}
+      />
+      {adapters.length > 1 && choices.output !== 'model' && (
+        <Field label="Adapter" id="adapter-name">
+          <Select
+            id="adapter-name"
+            name="adapter-name"
+            options={adapters.map((name) => [name, name])}
+            value={choices.adapterName}
+            choose={(adapterName) => props.choose({ adapterName })}
+          />
+        </Field>
+      )}
+    </>
+  );
+}
+
+/** True where the plan tells of rows beyond the vocabulary, or did so until they were trimmed. */
+function canTrim(state: PlanState): boolean {
+  if (state.choices.output === 'adapter') return false;
+  return state.choices.trimVocab || (lastPlan(state)?.warnings.some(({ code }) => code === 'vocab-size') ?? false);
 }
 
 function ShardSize({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
@@ -125,21 +164,13 @@ function BackendField({ state, send }: { readonly state: PlanState; readonly sen
   const hint = converterText(choices.backend, converters[choices.backend]);
   return (
     <Field label="Converter" id="backend" hint={hint}>
-      <select
+      <Select
         id="backend"
         name="backend"
+        options={BACKEND_CHOICES.map((choice) => [choice, BACKENDS[choice]])}
         value={choices.backend}
-        onChange={({ currentTarget }) => {
-          const backend = BACKEND_CHOICES.find((choice) => choice === currentTarget.value);
-          if (backend) send({ type: 'chose', choices: { backend } });
-        }}
-      >
-        {BACKEND_CHOICES.map((choice) => (
-          <option key={choice} value={choice}>
-            {BACKENDS[choice]}
-          </option>
-        ))}
-      </select>
+        choose={(backend) => send({ type: 'chose', choices: { backend } })}
+      />
     </Field>
   );
 }
@@ -153,66 +184,3 @@ function converterText(choice: BackendChoice, converter: Converter | null | unde
 }
 
 const BACKEND_CHOICES: readonly BackendChoice[] = ['auto', 'gpu', 'cpu'];
-
-function Field(props: {
-  readonly label: string;
-  readonly id: string;
-  readonly hint?: string | undefined;
-  readonly children: ComponentChildren;
-}): JSX.Element {
-  return (
-    <div class="field">
-      <label for={props.id}>{props.label}</label>
-      {props.children}
-      {props.hint && <p class="hint">{props.hint}</p>}
-    </div>
-  );
-}
-
-function Check(props: {
-  readonly name: string;
-  readonly checked: boolean;
-  readonly choose: (checked: boolean) => void;
-  readonly children: ComponentChildren;
-}): JSX.Element {
-  return (
-    <label class="check">
-      <input
-        type="checkbox"
-        name={props.name}
-        checked={props.checked}
-        onChange={({ currentTarget }) => props.choose(currentTarget.checked)}
-      />
-      {props.children}
-    </label>
-  );
-}
-
-/** Radio buttons side by side. */
-function Segments<T extends string>(props: {
-  readonly legend: string;
-  readonly name: string;
-  readonly options: readonly (readonly [T, string])[];
-  readonly value: T;
-  readonly choose: (value: T) => void;
-}): JSX.Element {
-  return (
-    <fieldset class="field">
-      <legend>{props.legend}</legend>
-      <div class="segments">
-        {props.options.map(([value, label]) => (
-          <label key={value}>
-            <input
-              type="radio"
-              name={props.name}
-              value={value}
-              checked={value === props.value}
-              onChange={() => props.choose(value)}
-            />
-            <span class="segment">{label}</span>
-          </label>
-        ))}
-      </div>
-    </fieldset>
-  );
-}

@@ -6,7 +6,7 @@
 
 import type { ComponentChildren, JSX } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
-import type { Notice, SkippedTensor } from '../../index.js';
+import type { CheckReport, Notice, SkippedTensor } from '../../index.js';
 import type { FileView } from '../../worker/protocol.js';
 import { formatBytes, plural } from '../format.js';
 
@@ -91,9 +91,13 @@ export function FileList(props: { readonly files: readonly FileView[]; readonly 
 }
 
 /** A fold that is shut at first. */
-export function Fold(props: { readonly summary: string; readonly children: ComponentChildren }): JSX.Element {
+export function Fold(props: {
+  readonly summary: string;
+  readonly class?: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
   return (
-    <details>
+    <details class={props.class}>
       <summary>{props.summary}</summary>
       {props.children}
     </details>
@@ -114,6 +118,21 @@ export function NameList(props: { readonly lines: readonly (readonly [string, st
         </li>
       ))}
       {rest > 0 && <li>and {plural(rest, 'more line')}</li>}
+    </ul>
+  );
+}
+
+const CHECK_STATUS = { passed: 'Passed.', failed: 'Failed.', 'not-checkable': 'Not checkable.' } as const;
+
+/** Checks with their outcome, each with its id to search for. */
+export function CheckList({ checks }: { readonly checks: readonly CheckReport[] }): JSX.Element {
+  return (
+    <ul class="checks">
+      {checks.map(({ id, status, detail }) => (
+        <li key={id} class={status}>
+          <strong>{CHECK_STATUS[status]}</strong> {detail} <span class="code">({id})</span>
+        </li>
+      ))}
     </ul>
   );
 }

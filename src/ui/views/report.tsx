@@ -5,7 +5,7 @@ import type { FolderFile } from '../../worker/protocol.js';
 import { formatBytes, formatCount, formatRate, formatSeconds, plural } from '../format.js';
 import { dtypeLabel } from '../labels.js';
 import type { ReportState, Send } from '../state.js';
-import { AliasesFold, Facts, FileList, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
+import { AliasesFold, CheckList, Facts, FileList, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
 
 /** What was written, what was proven, and what the user should know. */
 export function Report({ state, send }: { readonly state: ReportState; readonly send: Send }): JSX.Element {
@@ -36,6 +36,7 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
             ['Read', formatBytes(report.bytesRead)],
             ['Tensors', formatCount(report.tensors.length)],
             ['Precision', precisions(report.tensors), 'wide'],
+            ['Computed', computed(report.tensors), 'wide'],
             ['Converter', `${report.backend.name === 'gpu' ? 'GPU' : 'CPU'}: ${report.backend.description}`],
             [
               'Left to the CPU',
@@ -57,13 +58,7 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
       </section>
       <section class="card" aria-labelledby="checks">
         <h2 id="checks">Checks</h2>
-        <ul class="checks">
-          {report.checks.map(({ id, status, detail }) => (
-            <li key={id} class={status}>
-              <strong>{CHECK_STATUS[status]}</strong> {detail}
-            </li>
-          ))}
-        </ul>
+        <CheckList checks={report.checks} />
         <Warnings warnings={report.warnings} />
         <ValuesFold tensors={report.tensors} />
         <AliasesFold aliases={report.aliases} />
@@ -72,8 +67,6 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
     </>
   );
 }
-
-const CHECK_STATUS = { passed: 'Passed.', failed: 'Failed.', 'not-checkable': 'Not checkable.' } as const;
 
 /** Links to the finished files in the browser's storage. */
 function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.Element {
@@ -130,6 +123,17 @@ function precisions(tensors: readonly TensorReport[]): string {
   }
   return [...counts].map(([label, count]) => `${label} (${formatCount(count)})`).join(', ');
 }
+
+/** How many tensors are no conversion of stored ones; undefined where there are none. */
+function computed(tensors: readonly TensorReport[]): string | undefined {
+  const parts = (['lora', 'mean'] as const).flatMap((kind) => {
+    const { length } = tensors.filter((tensor) => tensor.computed === kind);
+    return length > 0 ? [`${plural(length, 'tensor')} ${COMPUTED[kind]}`] : [];
+  });
+  return parts.length > 0 ? `${parts.join(', ')}, in fp32 on the CPU` : undefined;
+}
+
+const COMPUTED = { lora: 'with the adapter merged in', mean: 'as the mean of copies' } as const;
 
 /** The tensors with values that did not pass unchanged in kind. */
 function ValuesFold({ tensors }: { readonly tensors: readonly TensorReport[] }): JSX.Element | null {

@@ -69,6 +69,8 @@ export interface Storage {
   readonly dtype: DType;
   readonly bytes: Uint8Array;
   readonly role: Role;
+  /** Device that it was on. Default: `cpu` for every other one. */
+  readonly location?: string;
 }
 
 /** A tensor. Offset and stride count elements. */
@@ -139,7 +141,7 @@ export function pickleOf(value: Py, legacy = false): Pickled {
       className === undefined ? global('torch.storage', 'UntypedStorage') : global('torch', className),
       unicode(String(key)),
       // Files of a run on GPUs name the GPU of each rank.
-      unicode(key % 2 === 0 ? 'cpu' : 'cuda:1'),
+      unicode(storage.location ?? (key % 2 === 0 ? 'cpu' : 'cuda:1')),
       int(className === undefined ? storage.bytes.length : storage.bytes.length / itemBytes),
       ...(legacy ? ['N'] : []),
     ];

@@ -62,6 +62,7 @@ export function randomSpec(stage: CheckpointSpec['stage']): fc.Arbitrary<Checkpo
       subGroupSize: fc.option(fc.integer({ min: 1, max: 40 }), { nil: undefined }),
       shapesAs: fc.constantFrom('size', 'tuple', 'list'),
       container: fc.constantFrom('zip', 'zip', 'legacy'),
+      rootNames: fc.constantFrom('archive', 'file'),
     } as const)
     .map(({ lowPrecision, subGroupSize, ...made }): CheckpointSpec => {
       const groups = made.groups.map((group, g) => group.map((param) => ({ ...param, name: `g${g}.${param.name}` })));

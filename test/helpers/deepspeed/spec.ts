@@ -31,6 +31,18 @@ export interface CheckpointSpec {
   readonly roundRobin?: boolean;
   /** Stage 1 by `BF16_Optimizer`. */
   readonly bf16Optimizer?: boolean;
+  /** Stage 1 before 0.4.0: elements that are exchanged at once. They are cut into a piece for each rank. */
+  readonly commElements?: number;
+  /** Stage 1 before 0.4.0: without `elastic_checkpoint` the padding is kept, and less is recorded. Default true. */
+  readonly elastic?: boolean;
+  /** Names in the order of `named_parameters`. Default: the groups in order. */
+  readonly namedOrder?: readonly string[];
+  /** The state dict holds copies of the parameters instead of views into the flat buffers. */
+  readonly clonedModule?: boolean;
+  /** Stage 3: sub-groups whose masters are in swap files, by index. */
+  readonly swapped?: readonly number[];
+  /** Swap files are named by the ids of all parameters or by the first and the last. Default `ends`. */
+  readonly swapNames?: 'all' | 'ends';
   /** Stage 3: elements of a rank after which a sub-group ends. Default: one sub-group for each group. */
   readonly subGroupSize?: number;
   /** Stage 0: how the optimizer keeps its masters. Default `flat`. */
@@ -44,6 +56,8 @@ export interface CheckpointSpec {
   /** What shapes are stored as. Default `size`. */
   readonly shapesAs?: 'size' | 'tuple' | 'list';
   readonly container?: 'zip' | 'legacy';
+  /** Folder in zip files: the name of the file, as torch saves to a path, or `archive`, as to a stream. Default `archive`. */
+  readonly rootNames?: 'archive' | 'file';
   /** Folder of the files; empty for none. Default `global_step7`. */
   readonly folder?: string;
   /** Changes a model file before it is written. */

@@ -39,6 +39,8 @@ export interface WrittenCheckpoint {
 const POISON = 0x5c;
 /** Byte of every optimizer state. */
 const MOMENT = 0xa5;
+/** Id of the first parameter. Others had been given out before the model was built. */
+const FIRST_ID = 3;
 
 /** Writes a checkpoint. */
 export function writeCheckpoint(spec: CheckpointSpec): WrittenCheckpoint {
@@ -47,7 +49,8 @@ export function writeCheckpoint(spec: CheckpointSpec): WrittenCheckpoint {
   const regions = new Map<string, readonly Region[]>();
   const add = (name: string, root: PyMap): void => {
     const path = folder === '' ? name : `${folder}/${name}`;
-    const saved = container === 'zip' ? saveZip(root) : saveLegacy(root);
+    const rootName = spec.rootNames === 'file' ? name.replace(/\.pt$/, '') : 'archive';
+    const saved = container === 'zip' ? saveZip(root, rootName) : saveLegacy(root);
     files[path] = saved.bytes;
     regions.set(path, saved.regions);
   };
@@ -58,13 +61,16 @@ export function writeCheckpoint(spec: CheckpointSpec): WrittenCheckpoint {
     add(modelName(spec, rank), root);
   }
   for (let rank = 0; rank < (spec.stage === 0 ? 0 : spec.ranks); rank++) {
-    const state = spec.stage === 3 ? zero3State(spec, rank) : zero12State(spec, rank);
+    const state = optimState(spec, rank);
     const root: PyMap = new Map<string, Py>([['optimizer_state_dict', state]]);
-    if (!since(spec.version, '0.6.0')) root.set('param_shapes', paramShapes(spec));
-    root.set('ds_config', dsConfig(spec));
-    root.set('ds_version', spec.version);
+    if (since(spec.version, '0.3.14') && !since(spec.version, '0.6.0')) root.set('param_shapes', paramShapes(spec));
+    if (since(spec.version, '0.4.0')) {
+      root.set('ds_config', dsConfig(spec));
+      root.set('ds_version', spec.version);
+    }
     spec.editOptim?.(root, state, rank);
     add(optimName(spec, rank), root);
+    for (const [name, bytes] of swapFiles(spec, rank)) files[folder === '' ? name : `${folder}/${name}`] = bytes;
   }
   return { files, regions, ...expectations(spec) };
 }
@@ -77,7 +83,13 @@ export function modelName({ stage }: CheckpointSpec, rank: number): string {
 /** Name of an optimizer file. */
 export function optimName({ version, modelDtype }: CheckpointSpec, rank: number): string {
   const prefix = modelDtype === 'BF16' && since(version, '0.6.2') ? 'bf16_' : '';
-  return `${prefix}zero_pp_rank_${rank}_mp_rank_00_optim_states.pt`;
+  // The first versions left an underscore out.
+  return `${prefix}zero_pp_rank_${rank}_mp_rank_00${since(version, '0.3.14') ? '_' : ''}optim_states.pt`;
+}
+
+function optimState(spec: CheckpointSpec, rank: number): PyMap {
+  if (spec.stage === 3) return zero3State(spec, rank);
+  return spec.stage === 1 && !since(spec.version, '0.4.0') ? dealtState(spec, rank) : zero12State(spec, rank);
 }
 
 function expectations(spec: CheckpointSpec): Pick<WrittenCheckpoint, 'expected' | 'aliases' | 'lost'> {
@@ -105,9 +117,13 @@ function modelRoot(spec: CheckpointSpec, rank: number): PyMap {
   const savesFrozen = stage > 1 && spec.excludeFrozen !== true;
   const root: PyMap = new Map<string, Py>([
     ['module', new PyOrdered(module)],
-    ['buffer_names', buffers.map(({ name }) => name)],
-    ['optimizer', withZero ? null : zero0State(spec, module)],
+    ['optimizer', withZero ? null : zero0State(spec)],
   ]);
+  if (since(version, '0.4.2'))
+    root.set(
+      'buffer_names',
+      buffers.map(({ name }) => name),
+    );
   if (since(version, '0.6.0')) root.set('param_shapes', withZero ? paramShapes(spec) : null);
   if (since(version, '0.9.1')) root.set('frozen_param_shapes', savesFrozen ? shapesOf(spec, frozen) : null);
   if (since(version, '0.9.2')) {
@@ -128,8 +144,10 @@ function modelRoot(spec: CheckpointSpec, rank: number): PyMap {
   root.set('global_steps', 7);
   root.set('dp_world_size', spec.ranks);
   root.set('mp_world_size', 1);
-  root.set('ds_config', dsConfig(spec));
-  root.set('ds_version', version);
+  if (since(version, '0.4.0')) {
+    root.set('ds_config', dsConfig(spec));
+    root.set('ds_version', version);
+  }
   root.set('args', new PyCall('argparse', 'Namespace', [], new Map([['seed', 1234]])));
   return root;
 }
@@ -153,7 +171,7 @@ function moduleOf(spec: CheckpointSpec): PyMap {
   };
   const own = (param: Param) => tensorOf(modelDtype, param.shape, valuesOf(param, modelDtype), 'copy');
   const copies = stage === 1 || stage === 2 ? copiesOf(spec) : new Map<string, TensorView>();
-  for (const param of spec.groups.flat()) {
+  for (const param of named(spec)) {
     const copy = copies.get(param.name) ?? tensorOf(modelDtype, param.shape, copyBytes(spec, param), 'copy');
     module.set(param.name, stage === 3 ? hollow() : copy);
   }
@@ -176,6 +194,7 @@ function copyBytes({ masterDtype = 'F32', modelDtype }: CheckpointSpec, param: P
 /** Views of all parameters into one storage for each group, in flat order and with the padding at its end. */
 function copiesOf(spec: CheckpointSpec): Map<string, TensorView> {
   const views = new Map<string, TensorView>();
+  if (spec.clonedModule) return views;
   const itemBytes = bytesOf(spec.modelDtype);
   for (const group of flatGroups(spec)) {
     const { padded } = cutFlat(totalOf(group), spec.ranks, spec.version);
@@ -198,7 +217,7 @@ function oversized({ dtype, shape, bytes }: ExpectedTensor): TensorView {
   return new TensorView({ dtype, bytes: storage, role: 'other' }, shape, 3);
 }
 
-function zero0State(spec: CheckpointSpec, module: PyMap): Py {
+function zero0State(spec: CheckpointSpec): Py {
   const { masters = 'flat', masterDtype = 'F32' } = spec;
   if (masters === 'none') return null;
   const master = (param: Param) => tensorOf(masterDtype, param.shape, valuesOf(param, masterDtype), 'weights');
@@ -208,12 +227,58 @@ function zero0State(spec: CheckpointSpec, module: PyMap): Py {
     ['dynamic_loss_scale', false],
     ['cur_scale', new PyFloat(1)],
     ['cur_iter', 7],
-    ['optimizer_state_dict', adam(spec, [module.size])],
+    ['optimizer_state_dict', adam(spec, spec.groups.map(totalOf))],
     masters === 'flat'
       ? ['fp32_groups_flat', spec.groups.map(flat)]
       : ['fp32_groups', spec.groups.map((group) => group.map(master))],
     ['clip_grad', new PyFloat(0)],
   ]);
+}
+
+/**
+ * Stage 1 of the first versions: the flat buffer is cut into pieces, of which as many as there are ranks are exchanged at
+ * once. They are dealt to the ranks in turn.
+ */
+function dealtState(spec: CheckpointSpec, rank: number): PyMap {
+  const { ranks, commElements = 5e8, elastic = true } = spec;
+  const pieces = spec.groups.map((group) => {
+    const count = totalOf(group);
+    const ofComm = Math.floor(commElements / ranks);
+    const ofAll = Math.ceil(count / ranks);
+    const length = Math.min(ofAll, ofComm);
+    const rounds = Math.ceil(ofAll / length);
+    const flat = new Uint8Array(rounds * ranks * length * 4);
+    flat.set(joined(group, 'F32'));
+    return Array.from({ length: rounds }, (_, round) => {
+      const start = (round * ranks + rank) * length;
+      const saved = elastic ? Math.min(length, Math.max(0, count - start)) : length;
+      const bytes = flat.slice(start * 4, (start + length) * 4);
+      return new TensorView({ dtype: 'F32', bytes, role: 'weights' }, [saved]);
+    });
+  });
+  const state: PyMap = new Map<string, Py>([
+    ['dynamic_loss_scale', false],
+    ['overflow', false],
+  ]);
+  const lengths = pieces.flat().map(({ shape }) => sizeOf({ shape }));
+  if (elastic) {
+    state.set('base_optimizer_state', [[adam(spec, lengths)]]);
+    state.set('zero_stage', 1);
+    state.set('partition_count', ranks);
+    state.set(
+      'num_comm_intervals_per_group',
+      pieces.map(({ length }) => length),
+    );
+  } else state.set('base_optimizer_state', adam(spec, lengths));
+  state.set('local_sub_partitions_of_fp32_groups', pieces);
+  return state;
+}
+
+/** The trainable parameters in the order of the model. */
+function named({ groups, namedOrder }: CheckpointSpec): Param[] {
+  const all = groups.flat();
+  const at = (name: string) => (namedOrder ? namedOrder.indexOf(name) : 0);
+  return all.toSorted((a, b) => at(a.name) - at(b.name));
 }
 
 function zero12State(spec: CheckpointSpec, rank: number): PyMap {
@@ -257,16 +322,41 @@ function zero12State(spec: CheckpointSpec, rank: number): PyMap {
   if (since(version, '0.7.4'))
     state.set(
       'param_slice_mappings',
-      groups.map(() => new PyOrdered(new Map())),
+      spec.groups.map((group) => sliceMapping(group, cutFlat(totalOf(group), ranks, version).partition, rank)),
     );
   if (since(version, '0.4.0')) state.set('ds_version', version);
   return state;
 }
 
+/**
+ * Where the parameters of a group lie in a rank's slice. DeepSpeed takes the order of the group for it, also where
+ * `round_robin_gradients` has put the flat buffer in another one.
+ */
+function sliceMapping(group: readonly Param[], partition: number, rank: number): Py {
+  const fragments: PyMap = new Map();
+  let at = 0;
+  for (const param of group) {
+    const first = Math.max(at, rank * partition);
+    const last = Math.min(at + sizeOf(param), (rank + 1) * partition);
+    if (first < last) fragments.set(param.name, fragmentAddress(first - rank * partition, last - first));
+    at += sizeOf(param);
+  }
+  return new PyOrdered(fragments);
+}
+
+/** A part of a parameter, as `param_slice_mappings` records it: elements `[start, start + numel)` of a slice. */
+export function fragmentAddress(start: number, numel: number): Py {
+  const state = new Map([
+    ['numel', numel],
+    ['start', start],
+  ]);
+  return new PyCall('deepspeed.utils.tensor_fragment', 'fragment_address', [], state);
+}
+
 function zero3State(spec: CheckpointSpec, rank: number): PyMap {
   const { masterDtype = 'F32', modelDtype } = spec;
   const groups = zero3Groups(spec);
-  const tensors = groups.map((group) => shareTensor(spec, group, rank, masterDtype, 'weights'));
+  const tensors = groups.map((group, g) => shareTensor(spec, isSwapped(spec, g) ? [] : group, rank, masterDtype, 'weights'));
   const moments = adam(
     spec,
     tensors.map(({ shape }) => sizeOf({ shape })),
@@ -300,6 +390,30 @@ function shareTensor(
   });
   const bytes = Uint8Array.from(Buffer.concat(parts));
   return tensorOf(dtype, [bytes.length / itemBytes], bytes, role);
+}
+
+function isSwapped({ swapped = [] }: CheckpointSpec, group: number): boolean {
+  return swapped.includes(group);
+}
+
+/** The masters of swapped sub-groups, and an optimizer state of each, as they lie on the disk of a rank. */
+function swapFiles(spec: CheckpointSpec, rank: number): [string, Uint8Array][] {
+  const { masterDtype = 'F32', swapNames = 'ends' } = spec;
+  const order = named(spec).map(({ name }) => name);
+  return zero3Groups(spec).flatMap((group, g): [string, Uint8Array][] => {
+    if (!isSwapped(spec, g)) return [];
+    const ids = group.map(({ name }) => FIRST_ID + order.indexOf(name));
+    const shown = swapNames === 'all' ? ids : [ids[0], ids.at(-1)];
+    const { bytes } = shareTensor(spec, group, rank, masterDtype).storage;
+    // Writes are aligned, so that files are longer than what they hold.
+    const aligned = new Uint8Array(Math.ceil((bytes.length + 1) / 64) * 64).fill(POISON);
+    aligned.set(bytes);
+    const folder = `offloaded_tensors/rank${String(rank).padStart(2, '0')}`;
+    return [
+      [`${folder}/${shown.join('_')}.tensor.swp`, aligned],
+      [`${folder}/exp_avg-${shown.join('_')}.tensor.swp`, aligned.slice().fill(MOMENT)],
+    ];
+  });
 }
 
 function inOneStorage(tensors: readonly TensorView[]): TensorView[] {
@@ -340,7 +454,9 @@ function adam({ masterDtype = 'F32' }: CheckpointSpec, lengths: readonly number[
 
 /** The groups as their flat buffers have them at stage 1 and 2. */
 function flatGroups(spec: CheckpointSpec): (readonly Param[])[] {
-  return spec.groups.map((group) => (spec.roundRobin ? roundRobin(group, spec.ranks) : group));
+  const isFirst = since(spec.version, '0.4.0') && !since(spec.version, '0.4.4');
+  const isDealt = spec.roundRobin || (isFirst && spec.stage < 3);
+  return spec.groups.map((group) => (isDealt ? roundRobin(group, spec.ranks) : group));
 }
 
 function zero3Groups(spec: CheckpointSpec): Param[][] {
@@ -348,6 +464,9 @@ function zero3Groups(spec: CheckpointSpec): Param[][] {
 }
 
 function paramShapes(spec: CheckpointSpec): Py {
+  // The first versions list every parameter in the order of the model, and 0.4.3 those of the groups in theirs.
+  if (!since(spec.version, '0.4.3')) return shapesOf(spec, [...named(spec), ...(spec.frozen ?? [])]);
+  if (!since(spec.version, '0.4.4')) return shapesOf(spec, spec.groups.flat());
   const groups = spec.stage === 3 ? zero3Groups(spec) : flatGroups(spec);
   return since(spec.version, '0.5.4') ? groups.map((group) => shapesOf(spec, group)) : shapesOf(spec, groups.flat());
 }
@@ -365,9 +484,13 @@ function stageEnum(stage: number): PyCall {
   return new PyCall('deepspeed.runtime.zero.config', 'ZeroStageEnum', [stage]);
 }
 
-function dsConfig({ stage, modelDtype }: CheckpointSpec): Py {
+function dsConfig({ stage, modelDtype, roundRobin = false }: CheckpointSpec): Py {
+  const zero = new Map<string, Py>([
+    ['stage', stage],
+    ['round_robin_gradients', roundRobin],
+  ]);
   return new Map<string, Py>([
-    ['zero_optimization', new Map([['stage', stage]])],
+    ['zero_optimization', zero],
     ['bf16', new Map([['enabled', modelDtype === 'BF16']])],
   ]);
 }

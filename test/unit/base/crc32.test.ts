@@ -1,5 +1,5 @@
 import { crc32 as zlibCrc32 } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { combineCrc32, crc32 } from '../../../src/base/crc32.js';
 
 const ascii = (text: string) => new TextEncoder().encode(text);
@@ -48,15 +48,54 @@ describe('crc32', () => {
     }
   });
 
-  it('agrees with another implementation on a long run', async () => {
-    const bytes = noise(1_000_003);
-    expect(crc32(bytes)).toBe(zlibCrc32(bytes));
-  });
-
   it('goes on from the CRC of what came before', () => {
     const bytes = noise(1000);
     for (const cut of [0, 1, 15, 16, 17, 500, 999, 1000]) {
       expect(crc32(bytes.subarray(cut), crc32(bytes.subarray(0, cut)))).toBe(slowCrc32(bytes));
+    }
+  });
+});
+
+describe.each([
+  { way: 'shortened by WebAssembly', platform: WebAssembly },
+  { way: 'in JavaScript alone', platform: undefined },
+])('the crc32 of long runs, $way', ({ platform }) => {
+  let longCrc32: typeof crc32;
+
+  beforeEach(async () => {
+    vi.stubGlobal('WebAssembly', platform);
+    vi.resetModules();
+    ({ crc32: longCrc32 } = await import('../../../src/base/crc32.js'));
+  });
+  afterEach(() => vi.unstubAllGlobals());
+
+  const bytes = noise(3 * 262_144);
+
+  it.each([0, 1, 2, 3, 5])('agrees with another implementation, %i bytes after a word', (offset) => {
+    const steps = [-17, -16, -15, -1, 0, 1, 15, 16, 17];
+    for (const around of [16_384, 262_144, 262_144 + 16_384, 524_288]) {
+      for (const step of steps) {
+        const view = bytes.subarray(offset, offset + around + step);
+        expect(longCrc32(view), `length ${around + step}`).toBe(zlibCrc32(view));
+      }
+    }
+  });
+
+  it('goes on from the CRC of what came before, and leaves the bytes as they are', () => {
+    const wanted = zlibCrc32(bytes);
+    const cut = 300_001;
+    expect(longCrc32(bytes.subarray(cut), longCrc32(bytes.subarray(0, cut)))).toBe(wanted);
+    expect(zlibCrc32(bytes)).toBe(wanted);
+  });
+
+  it('sees every bit', () => {
+    const flipped = bytes.slice(0, 40_000);
+    const whole = zlibCrc32(flipped);
+    for (let bit = 0; bit < flipped.length * 8; bit += 997) {
+      const at = bit >> 3;
+      flipped[at] = (flipped[at] ?? 0) ^ (1 << (bit & 7));
+      expect(longCrc32(flipped), `bit ${bit}`).not.toBe(whole);
+      flipped[at] = (flipped[at] ?? 0) ^ (1 << (bit & 7));
     }
   });
 });

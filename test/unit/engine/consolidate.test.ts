@@ -9,6 +9,7 @@ import { sha256 } from '../../helpers/safetensors.js';
 
 const TIED = 'hf-trainer-t5-zero3-bf16-w2';
 const BUFFERS = 'conv-buffers-zero2-fp16-w2';
+const LORA = 'lora-zero3-bf16-w2';
 
 async function weightsOf(name: string, options: Parameters<typeof consolidateWeights>[1] = {}) {
   return consolidateWeights(await openFolder(checkpointPath(name)), options);
@@ -55,6 +56,25 @@ test('excluded names are left out, by pattern; a tied name stays where its owner
   expect(weights.has('shared.weight')).toBe(false);
   expect(weights.get('lm_head.weight')).toBe(weights.get('encoder.embed_tokens.weight'));
   expect(weights.get('lm_head.weight')?.shape).toEqual(expectedOf(TIED).tensors['shared.weight']?.shape);
+});
+
+test('included names are given alone, frozen parameters are left out where asked, and nothing at all is an error', async () => {
+  const weights = await (await weightsOf(BUFFERS, { include: ['bn1.*'] })).collect();
+  expect([...weights.keys()].every((name) => name.startsWith('bn1.'))).toBe(true);
+  expect(weights.has('bn1.running_mean')).toBe(true);
+  const lora = await (await weightsOf(LORA, { excludeFrozen: true })).collect();
+  expect(lora.size).toBe(12);
+  const detail = await rejectionOf((await weightsOf(BUFFERS, { include: ['nothing'] })).collect());
+  expect(detail).toMatchObject({ kind: 'usage', code: 'nothing-to-write' });
+});
+
+test('the adapter of a LoRA run comes under the names of PEFT', async () => {
+  const weights = await (await weightsOf(LORA, { output: 'adapter', dtype: 'bf16' })).collect();
+  const expected = Object.entries(expectedOf(LORA).tensors).filter(([name]) => name.includes('.lora_'));
+  expect(weights.size).toBe(expected.length);
+  for (const [name, { sha256: hashes }] of expected) {
+    expect(sha256(weights.get(name.replace('.default.', '.'))?.data ?? new Uint8Array())).toBe(hashes.bf16);
+  }
 });
 
 test('a tag can be named, and one that is not there is an error', async () => {

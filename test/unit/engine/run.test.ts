@@ -7,7 +7,7 @@ import type { Piece } from '../../../src/base/extent.js';
 import type { Inventory, TensorEntry } from '../../../src/checkpoints/inventory.js';
 import type { Backend } from '../../../src/engine/backend.js';
 import { cpuBackend } from '../../../src/engine/cpu.js';
-import type { RunProgress } from '../../../src/engine/report.js';
+import type { Report, RunProgress } from '../../../src/engine/report.js';
 import { run } from '../../../src/engine/run.js';
 import { memoryOutput, memoryTree } from '../../../src/io/memory.js';
 import type { OutputTree } from '../../../src/io/types.js';
@@ -35,6 +35,10 @@ async function convert(found: Inventory, options: PlanOptions = {}, more: Partia
     ...more,
   });
   return { report, files: output.files };
+}
+
+function statusOf(report: Report, check: string): string | undefined {
+  return report.checks.find(({ id }) => id === check)?.status;
 }
 
 /** The tensor's stored bytes, gathered one run at a time by hand. */
@@ -221,7 +225,7 @@ describe('recorded CRCs', () => {
 
   test('are compared with what was read in any order, with the bytes between that nobody needed', async () => {
     const { report } = await convert(inventory(entries, { crcs: [range(0, 100)] }));
-    expect(report.checks).toMatchObject([{ id: 'input-crc32', status: 'passed' }]);
+    expect(statusOf(report, 'input-crc32')).toBe('passed');
   });
 
   test('stop the run where one is wrong, with both values and nothing left behind', async () => {
@@ -241,13 +245,13 @@ describe('recorded CRCs', () => {
   test('are not compared where the user says so', async () => {
     const wrong = { ...range(0, 100), crc32: 0x12345678 };
     const { report } = await convert(inventory(entries, { crcs: [wrong] }), {}, { verify: false });
-    expect(report.checks).toEqual([]);
+    expect(statusOf(report, 'input-crc32')).toBe('not-checkable');
   });
 
   test('count a tensor once that is written under two names', async () => {
     const found = inventory([masterOf('a', 10, 0)], { crcs: [range(0, 40)], aliases: { b: 'a' } });
     const { report } = await convert(found, { duplicateTied: true });
-    expect(report.checks).toMatchObject([{ status: 'passed' }]);
+    expect(statusOf(report, 'input-crc32')).toBe('passed');
   });
 });
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
-import { TILE_BYTES, type Tile, tilesOf, workOf } from '../../../src/engine/tiles.js';
+import { TILE_BYTES, type Tile, tilesOf } from '../../../src/engine/tiles.js';
+import { workOf } from '../../../src/engine/work.js';
 import { plan } from '../../../src/plan/make.js';
 import type { Plan } from '../../../src/plan/plan.js';
 import { inventoryOf, masterOf } from '../../helpers/inventory.js';
@@ -66,8 +67,8 @@ describe('workOf', () => {
     expect(reads).toEqual([{ source: 0, offset: 64, length: 48, into: 'input', at: 0 }]);
     const start = made.files[0]?.parts[1]?.at ?? 0;
     expect(copies.toSorted((x, y) => x.to - y.to)).toEqual([
-      { from: 32, to: start, length: 16 },
-      { from: 0, to: start + 16, length: 16 },
+      { from: 32, into: 'output', to: start, length: 16 },
+      { from: 0, into: 'output', to: start + 16, length: 16 },
     ]);
   });
 

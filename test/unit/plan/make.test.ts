@@ -133,7 +133,7 @@ describe('what is left out', () => {
     expect(made.tensors.map(({ name }) => name)).toEqual(['lora']);
     expect(made.skipped).toEqual([
       { name: 'base', reason: 'frozen parameter, left out as asked' },
-      { name: 'head', reason: 'tied to base, which is left out' },
+      { name: 'head', reason: 'frozen parameter, left out as asked' },
     ]);
   });
 

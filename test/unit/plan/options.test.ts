@@ -1,13 +1,20 @@
 import { describe, expect, test } from 'vitest';
-import { matches, precisionOf, resolveOptions } from '../../../src/plan/options.js';
+import { matches } from '../../../src/base/glob.js';
+import { precisionOf, resolveOptions } from '../../../src/plan/options.js';
+import type { PlanOptions } from '../../../src/plan/plan.js';
 import { detailOf } from '../../helpers/errors.js';
 
 describe('resolveOptions', () => {
   test('fills in the defaults', () => {
     expect(resolveOptions({})).toEqual({
+      output: 'model',
       dtype: 'fp32',
       format: 'safetensors',
       excludeFrozen: false,
+      trainableOnly: false,
+      include: [],
+      exclude: [],
+      trimVocab: false,
       duplicateTied: false,
       overflow: 'error',
       dtypeFor: [],
@@ -16,6 +23,14 @@ describe('resolveOptions', () => {
 
   test('keeps what was given', () => {
     expect(resolveOptions({ dtype: 'bf16', maxShardSize: 5e9 })).toMatchObject({ dtype: 'bf16', maxShardSize: 5e9 });
+    const merged = {
+      output: 'merged',
+      adapterName: 'policy',
+      stripPrefix: 'module.',
+      include: ['a*'],
+      trimVocab: true,
+    };
+    expect(resolveOptions(merged as PlanOptions)).toMatchObject(merged);
   });
 
   test.each([
@@ -25,8 +40,16 @@ describe('resolveOptions', () => {
     [{ maxShardSize: 5 }, 'maxShardSize', 5],
     [{ maxShardSize: 1000.5 }, 'maxShardSize', 1000.5],
     [{ dtypeFor: [{ pattern: '*', dtype: 'int8' }] }, 'dtypeFor', 'int8'],
+    [{ output: 'lora' }, 'output', 'lora'],
+    [{ include: [''] }, 'include', "''"],
+    [{ exclude: ['a', ''] }, 'exclude', "''"],
+    [{ stripPrefix: '' }, 'stripPrefix', "''"],
+    [{ output: 'adapter', adapterName: '' }, 'adapterName', "''"],
+    [{ adapterName: 'policy' }, 'adapterName', 'policy'],
+    [{ output: 'adapter', trimVocab: true }, 'trimVocab', 'true'],
+    [{ output: 'adapter', maxShardSize: 5e9 }, 'maxShardSize', 5e9],
   ])('refuses %j', (options, option, found) => {
-    const detail = detailOf(() => resolveOptions(options as Parameters<typeof resolveOptions>[0]));
+    const detail = detailOf(() => resolveOptions(options as PlanOptions));
     expect(detail).toMatchObject({ kind: 'usage', code: 'option-bad', facts: { option, found } });
   });
 });

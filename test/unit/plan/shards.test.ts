@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { indexText, splitIntoShards } from '../../../src/plan/shards.js';
+import { fileNames, indexText, splitIntoShards } from '../../../src/plan/shards.js';
 
 /** Names and tensors of each file. */
 function split(sizes: number[], limit?: number): [string, readonly number[]][] {
-  return splitIntoShards(sizes, 'safetensors', limit).map(({ path, tensors }) => [path, tensors]);
+  return splitIntoShards(sizes, fileNames({ output: 'model', format: 'safetensors' }), limit).map(
+    ({ path, tensors }) => [path, tensors],
+  );
 }
 
 describe('splitIntoShards', () => {
@@ -32,11 +34,20 @@ describe('splitIntoShards', () => {
   });
 
   test('names files of the other format as transformers does', () => {
-    expect(splitIntoShards([6, 6], 'bin', 10).map(({ path }) => path)).toEqual([
+    expect(splitIntoShards([6, 6], fileNames({ output: 'model', format: 'bin' }), 10).map(({ path }) => path)).toEqual([
       'pytorch_model-00001-of-00002.bin',
       'pytorch_model-00002-of-00002.bin',
     ]);
   });
+});
+
+test.each([
+  ['adapter', 'safetensors', 'adapter_model', '.safetensors'],
+  ['adapter', 'bin', 'adapter_model', '.bin'],
+  ['merged', 'safetensors', 'model', '.safetensors'],
+  ['merged', 'bin', 'pytorch_model', '.bin'],
+] as const)('the file of an output %s in %s is %s%s', (output, format, stem, extension) => {
+  expect(fileNames({ output, format })).toEqual({ stem, extension });
 });
 
 test('indexText is what json.dump(index, indent=2) writes, with characters outside ASCII escaped', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { resolveOptions } from '../../../src/plan/options.js';
 import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
 import { type Event, obstacle, type PlanState, reduce, type Source, START, type State } from '../../../src/ui/state.js';
@@ -20,20 +21,15 @@ const checkpoint: CheckpointView = {
   skipped: [],
   warnings: [],
   problems: [],
+  checks: [],
+  adapters: [],
   facts: { ranks: 3, elements: 10, uninterpretedObjects: 0, dangerousGlobals: [] },
   sourceFiles: 4,
   sourceBytes: 1000,
 };
 
 const plan: PlanView = {
-  options: {
-    dtype: 'fp32',
-    format: 'safetensors',
-    excludeFrozen: false,
-    duplicateTied: false,
-    overflow: 'error',
-    dtypeFor: [],
-  },
+  options: resolveOptions({}),
   aliases: {},
   skipped: [],
   warnings: [],

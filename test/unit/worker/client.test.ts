@@ -1,6 +1,7 @@
 import { expose } from 'comlink';
 import { afterEach, describe, expect, it } from 'vitest';
 import { isAbort, UnshardError } from '../../../src/base/errors.js';
+import { resolveOptions } from '../../../src/plan/options.js';
 import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
 import type { CheckpointView, Converter, EngineApi, InputRef } from '../../../src/worker/protocol.js';
 
@@ -17,6 +18,8 @@ const checkpoint: CheckpointView = {
   skipped: [],
   warnings: [],
   problems: [],
+  checks: [],
+  adapters: [],
   facts: { ranks: 1, elements: 1, uninterpretedObjects: 0, dangerousGlobals: [] },
   sourceFiles: 1,
   sourceBytes: 1,
@@ -69,14 +72,7 @@ class FakeWorker implements EngineWorker {
 }
 
 const PLAN = {
-  options: {
-    dtype: 'fp32',
-    format: 'safetensors',
-    excludeFrozen: false,
-    duplicateTied: false,
-    overflow: 'error',
-    dtypeFor: [],
-  },
+  options: resolveOptions({}),
   aliases: {},
   skipped: [],
   warnings: [],
@@ -163,7 +159,13 @@ describe('a cancel', () => {
     const engine = engineOf({ run: () => new Promise(() => {}) });
     await engine.inspect(input, { tag: 'a' });
     const controller = new AbortController();
-    const request = { options: {}, output: { kind: 'download' }, backend: 'cpu', overwrite: false } as const;
+    const request = {
+      options: {},
+      output: { kind: 'download' },
+      backend: 'cpu',
+      overwrite: false,
+      verify: true,
+    } as const;
     const running = failure(engine.run(request, { signal: controller.signal }));
     setTimeout(() => controller.abort(), 10);
     expect(isAbort(await running)).toBe(true);

@@ -13,6 +13,8 @@ it('shows every tensor of a checkpoint with where it comes from', async () => {
   expect(origins).toEqual(Object.fromEntries(Object.entries(tensors).map(([name, { source }]) => [name, source])));
   expect(view.facts.elements).toBe(elements);
   expect(view.sourceFiles).toBeGreaterThan(2);
+  expect(view.adapters).toEqual(['default']);
+  expect(view.checks.map(({ id }) => id)).toContain('latest-tag');
   expect(structuredClone(view)).toEqual(view);
 });
 

@@ -1,0 +1,120 @@
+/**
+ * The cross-checks of an inspection, by their stable ids: what was compared, and how it came out. What fails is a problem
+ * as well, so that nothing is converted.
+ *
+ * @module
+ */
+
+import type { CheckReport } from '../inventory.js';
+import { checkAgreement } from './agreement.js';
+import type { Draft } from './draft.js';
+import { checkDevices, checkDuplicates, checkRootNames } from './identity.js';
+import { nameLost } from './problems.js';
+import type { Part } from './rank-set.js';
+import type { GroupShapes, ModelStates } from './states.js';
+
+/** Codes of the problems that make each check fail. */
+const CODES: Readonly<Record<string, readonly string[]>> = {
+  'rank-set': [
+    'missing-optim-rank',
+    'missing-model-rank',
+    'stale-ranks',
+    'rank-twice',
+    'several-optim-sets',
+    'the-number-of-ranks-differs',
+    'partition-count-differs',
+  ],
+  'root-names': ['root-name-differs'],
+  'duplicate-shards': ['duplicate-shard'],
+  'ranks-agree': [
+    'zero-stage-differs',
+    'ds-version-differs',
+    'global-steps-differs',
+    'frozen-param-shapes-differs',
+    'optimizer-step-differs',
+    'learning-rate-differs',
+    'loss-scale-differs',
+    'loss-scaler-iteration-differs',
+    'param-shapes-differs',
+    'ds-config-differs',
+    'master-dtype-differs',
+  ],
+  'element-counts': ['group-count', 'element-count', 'share-count', 'slice-length', 'shape-differs', 'frozen-fragment'],
+  'slice-mappings': ['slice-mapping'],
+  'names-once': ['name-twice', 'tied-owner', 'buffer-absent', 'name-lost'],
+};
+
+/** Checks what the files of a model-parallel rank say of themselves, before their tensors are put together. */
+export async function checkFiles(
+  draft: Draft,
+  { stage, models, optims }: Pick<Part, 'stage' | 'models' | 'optims'>,
+  groups: GroupShapes,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  draft.checks.push(
+    checkRootNames(draft, [...models, ...optims]),
+    checkDuplicates(draft, stage, optims, groups),
+    await checkAgreement(draft, models, optims, signal),
+    checkDevices(optims),
+  );
+}
+
+/** Checks that every name of the model files is accounted for, once all tensors are put together without a problem. */
+export function checkNames(draft: Draft, models: readonly ModelStates[]): void {
+  for (const model of models) {
+    const names = [...model.module.keys(), ...model.bufferNames, ...model.shared.keys()];
+    const skipped = new Set(draft.skipped.map(({ name }) => name));
+    const lost = names.find((name) => !draft.tensors.has(name) && !draft.aliases.has(name) && !skipped.has(name));
+    if (lost !== undefined) draft.problems.push(nameLost(model.shard.path, lost));
+  }
+}
+
+/** One line for each check: those that were made of every part, and those whose only trace is a problem. */
+export function checkReports(draft: Draft, parts: readonly Part[]): CheckReport[] {
+  const made = new Map<string, CheckReport>();
+  for (const report of [rankSet(parts), ...draft.checks, elementCounts(draft, parts), namesOnce(draft)]) {
+    const before = made.get(report.id);
+    if (!before || RANK[report.status] > RANK[before.status]) made.set(report.id, report);
+  }
+  return [...made.values()].map((report) => {
+    const problem = draft.problems.find(({ code }) => CODES[report.id]?.includes(code));
+    return problem ? { ...report, status: 'failed', detail: problem.message } : report;
+  });
+}
+
+/** Of the same check of several parts the worst outcome is told. */
+const RANK: Readonly<Record<CheckReport['status'], number>> = { passed: 0, 'not-checkable': 1, failed: 2 };
+
+function rankSet(parts: readonly Part[]): CheckReport {
+  const optims = parts.reduce((sum, part) => sum + part.optims.length, 0);
+  const models = parts.reduce((sum, part) => sum + part.models.length, 0);
+  const counted =
+    optims > 0 ? `The optimizer files of ${optims} ranks are there, as many as each says` : 'No optimizer file';
+  return { id: 'rank-set', status: 'passed', detail: `${counted}; model files: ${models}.` };
+}
+
+function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport {
+  const id = 'element-counts';
+  const slices = parts.flatMap(({ optims }) => optims.flatMap(({ flatGroups }) => flatGroups));
+  if (slices.length === 0) return { id, status: 'not-checkable', detail: 'There are no flat buffers of masters.' };
+  if (problems.length > 0) return notReached(id);
+  const stored = slices.reduce((sum, { numel }) => sum + numel, 0);
+  const detail = `${slices.length} slices of flat buffers hold ${stored} elements: those of their parameters and the padding that belongs to them.`;
+  return { id, status: 'passed', detail };
+}
+
+function namesOnce({ problems, skipped, tensors, aliases }: Draft): CheckReport {
+  const id = 'names-once';
+  if (problems.length > 0) return notReached(id);
+  const origins = new Map<string, number>();
+  for (const { origin } of tensors.values()) {
+    origins.set(origin, (origins.get(origin) ?? 0) + 1);
+  }
+  const counts = [...origins].map(([origin, count]) => `${count} ${origin}`).join(', ');
+  const detail = `Every name of the checkpoint is there once: ${counts}; ${aliases.size} tied names, ${skipped.length} left out with a reason.`;
+  return { id, status: 'passed', detail };
+}
+
+function notReached(id: string): CheckReport {
+  return { id, status: 'not-checkable', detail: 'Not checked, because of a problem that was found before.' };
+}

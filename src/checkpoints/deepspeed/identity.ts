@@ -1,0 +1,103 @@
+/**
+ * What files tell of their own identity: the name that they were saved under, the digest of their content, the device of
+ * their tensors. Finds files that were renamed, copied over each other or put in another order.
+ *
+ * @module
+ */
+
+import { numelOf } from '../../base/shape.js';
+import type { TorchFile } from '../../formats/torch/read.js';
+import type { CheckReport } from '../inventory.js';
+import type { Draft } from './draft.js';
+import { parseShardName, type ShardName } from './files.js';
+import { duplicateShard, renamedShard } from './problems.js';
+import type { GroupShapes, ModelStates, OptimStates } from './states.js';
+
+/**
+ * torch puts the records of a file into a folder of the file's own name. A file whose folder bears the name of another
+ * rank's file was renamed. Files that were saved to a stream have a folder `archive`, which says nothing.
+ */
+export function checkRootNames(draft: Draft, files: readonly (ModelStates | OptimStates)[]): CheckReport {
+  let named = 0;
+  for (const { shard } of files) {
+    const saved = shard.file.rootName === undefined ? undefined : parseShardName(`${shard.file.rootName}.pt`);
+    if (saved && rankOf(saved) !== rankOf(shard.name)) draft.problems.push(renamedShard(shard.path, saved.name));
+    if (saved) named++;
+  }
+  return {
+    id: 'root-names',
+    status: named > 0 ? 'passed' : 'not-checkable',
+    detail:
+      named > 0
+        ? `${named} of ${files.length} files record the name that they were saved under, and bear it.`
+        : `None of the ${files.length} files records the name that it was saved under.`,
+  };
+}
+
+/** What a name says, apart from how it is written. */
+function rankOf(name: ShardName): string {
+  return name.kind === 'model' || name.kind === 'optim' ? `${name.kind} ${name.dp ?? ''} ${name.mp}` : name.name;
+}
+
+/** No two ranks that hold weights have files of one content. Ranks that hold padding alone may have. */
+export function checkDuplicates(
+  draft: Draft,
+  stage: number,
+  optims: readonly OptimStates[],
+  groups: GroupShapes,
+): CheckReport {
+  const seen = new Map<string, OptimStates['shard']>();
+  const owners = optims.filter((_, rank) => ownsElements(stage, rank, optims, groups));
+  for (const { shard } of owners) {
+    const content = contentOf(shard.file);
+    if (content === undefined) continue;
+    const other = seen.get(content);
+    if (other === undefined) seen.set(content, shard);
+    else if (other.name.dp !== shard.name.dp) draft.problems.push(duplicateShard(shard.path, other.path));
+  }
+  return {
+    id: 'duplicate-shards',
+    status: seen.size > 1 ? 'passed' : 'not-checkable',
+    detail:
+      seen.size > 1
+        ? `The contents of ${seen.size} optimizer files are all different.`
+        : `${seen.size} of ${optims.length} optimizer files hold weights and record digests of their content, so there is nothing to compare.`,
+  };
+}
+
+/** The digest that torch stores of a file, or the CRC-32s of its storages. Undefined where it has neither. */
+function contentOf(file: TorchFile): string | undefined {
+  if (file.serializationId !== undefined) return `id ${file.serializationId}`;
+  if (file.container === 'legacy' || !file.archive.hasCrcs) return undefined;
+  const storages = [...file.archive.entries.values()].filter(({ name }) => /\/data\/\d+$/.test(name));
+  return storages.map(({ size, crc32 }) => `${size} ${crc32}`).join();
+}
+
+/** True where a rank holds at least one element of a parameter, and not padding alone. */
+function ownsElements(stage: number, rank: number, optims: readonly OptimStates[], groups: GroupShapes): boolean {
+  return groups.some((shapes, g) => {
+    if (stage === 3)
+      return shapes.some(([, shape]) => rank * Math.ceil(numelOf(shape) / optims.length) < numelOf(shape));
+    const before = optims.slice(0, rank).reduce((sum, { flatGroups }) => sum + (flatGroups[g]?.numel ?? 0), 0);
+    const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
+    return before < needed && (optims[rank]?.flatGroups[g]?.numel ?? 0) > 0;
+  });
+}
+
+/** Devices of a node are counted up with the ranks. A hint: other orders are odd, not wrong. */
+export function checkDevices(optims: readonly OptimStates[]): CheckReport {
+  const id = 'device-order';
+  const locations = optims.map(({ flatGroups: [first] }) => first?.storage.location ?? '');
+  const devices = locations.map((location) => Number(/^\w+:(\d+)$/.exec(location)?.[1] ?? Number.NaN));
+  const period = devices.findIndex((device, i) => i > 0 && !(device > (devices[i - 1] ?? 0)));
+  const node = period < 0 ? devices : devices.slice(0, period);
+  if (devices.length < 2 || devices.some(Number.isNaN) || node.length < 2) {
+    return { id, status: 'not-checkable', detail: 'The devices of the optimizer files do not tell the ranks apart.' };
+  }
+  if (devices.every((device, i) => device === node[i % node.length])) {
+    return { id, status: 'passed', detail: `Devices count up with the ranks, ${node.length} to a node.` };
+  }
+  const shown = locations.slice(0, 8).join(', ');
+  const detail = `The devices do not count up with the ranks: ${shown}. That is odd, and no proof of a wrong order.`;
+  return { id, status: 'not-checkable', detail };
+}

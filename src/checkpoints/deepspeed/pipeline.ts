@@ -1,0 +1,131 @@
+/**
+ * Pipeline parallelism: the model is a list of layers, shared out over stages. Stages have masters of their own; the 16-bit
+ * weights and the buffers lie in a file for each layer, whose names begin anew in every layer.
+ *
+ * @module
+ */
+
+import type { ErrorDetail } from '../../base/errors.js';
+import type { TorchTensor } from '../../formats/torch/tensor.js';
+import type { TensorEntry } from '../inventory.js';
+import { bitsOf, type Draft, locate } from './draft.js';
+import type { LayerName } from './files.js';
+import { missingLayers, unknownTopology } from './parallel-problems.js';
+import { bitsMatch } from './probe.js';
+import { type ModelStates, type Shard, stateDict } from './states.js';
+
+/** The shard of a layer file. */
+export type LayerShard = Shard<LayerName>;
+
+/** A parameter or buffer of a layer: its index, then the name in the layer. */
+const OF_LAYER = /^(\d+)\.(.+)$/s;
+
+/** A parameter or buffer of a module that several layers use: a key, then the name in the module. */
+const OF_TIED = /^(tied_modules\.[^.]+\.)(.+)$/s;
+
+/** The state dict that the layer files of one tensor-parallel rank make up, under names that begin with the layer. */
+export async function readLayers(
+  draft: Draft,
+  shards: readonly LayerShard[],
+  signal?: AbortSignal,
+): Promise<Map<string, TorchTensor>> {
+  const odd = shards.find(({ name }) => name.axes !== undefined);
+  if (odd) throw unknownTopology(odd.path, odd.name.axes ?? '');
+  const files = shards
+    .toSorted((a, b) => a.name.layer - b.name.layer)
+    .map((shard) => ({ shard, tensors: stateDict(shard) }));
+  await locate(
+    draft,
+    files.map(({ shard, tensors }) => ({ shard, tensors: tensors.values() })),
+    signal,
+  );
+  return new Map(
+    files.flatMap(({ shard, tensors }) =>
+      [...tensors].map(([name, tensor]): [string, TorchTensor] => [`${shard.name.layer}.${name}`, tensor]),
+    ),
+  );
+}
+
+/** Whether every layer that the model files name has its file. Layers without parameters and buffers need none. */
+export function checkLayers(
+  folder: string,
+  shards: readonly LayerShard[],
+  names: readonly string[],
+): readonly ErrorDetail[] {
+  const files = new Set(shards.map(({ name }) => name.layer));
+  const layers = new Set(names.flatMap((name) => OF_LAYER.exec(name)?.[1] ?? []));
+  const missing = [...layers].filter((layer) => !files.has(Number(layer)));
+  return missing.length > 0 ? [missingLayers(folder, missing, layers.size)] : [];
+}
+
+/** True for what every stage that uses a tied module holds a copy of. */
+export function isTied(name: string): boolean {
+  return OF_TIED.test(name);
+}
+
+/**
+ * The state dict with tied modules under their own names. A layer file does not say that its module is a tied one: it is
+ * where nothing else is known of the layer, the names and shapes are those of the tied module, and so are the bits.
+ */
+export async function nameTied(
+  draft: Draft,
+  model: ModelStates,
+  owners: ReadonlySet<string>,
+  signal?: AbortSignal,
+): Promise<ModelStates> {
+  const known = new Set([...owners, ...model.bufferNames].map((name) => OF_LAYER.exec(name)?.[1]));
+  const module = new Map<string, TorchTensor>();
+  const layers = new Map<string, Map<string, TorchTensor>>();
+  for (const [name, tensor] of model.module) {
+    const [, layer = '', inLayer = name] = OF_LAYER.exec(name) ?? [];
+    if (layer === '' || known.has(layer)) module.set(name, tensor);
+    else layers.set(layer, (layers.get(layer) ?? new Map()).set(inLayer, tensor));
+  }
+  for (const [layer, tensors] of layers) {
+    const key = await tiedKey(draft, tensors, owners, signal);
+    for (const [name, tensor] of tensors) {
+      const tied = `${key ?? `${layer}.`}${name}`;
+      const entry = key === undefined ? undefined : draft.tensors.get(tied);
+      if (entry) draft.tensors.set(tied, withCopy(draft, entry, tensor));
+      if (!module.has(tied)) module.set(tied, tensor);
+    }
+  }
+  return { ...model, module };
+}
+
+/** The start of the names of the tied module that a layer file holds a copy of. */
+async function tiedKey(
+  draft: Draft,
+  tensors: ReadonlyMap<string, TorchTensor>,
+  owners: ReadonlySet<string>,
+  signal: AbortSignal | undefined,
+): Promise<string | undefined> {
+  for (const key of new Set([...owners].flatMap((name) => OF_TIED.exec(name)?.[1] ?? []))) {
+    const own = [...owners].filter((name) => name.startsWith(key));
+    if (await holdsCopies(draft, key, own, tensors, signal)) return key;
+  }
+  return undefined;
+}
+
+async function holdsCopies(
+  draft: Draft,
+  key: string,
+  names: readonly string[],
+  tensors: ReadonlyMap<string, TorchTensor>,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  for (const name of names) {
+    const entry = draft.tensors.get(name);
+    const copy = tensors.get(name.slice(key.length));
+    if (!entry || !copy || String(entry.shape) !== String(copy.shape)) return false;
+    if (!(await bitsMatch(draft, entry.stored, bitsOf(draft, copy), copy.numel, signal))) return false;
+  }
+  return true;
+}
+
+/** A tied module may be written by several layers: the first gives the copy, others must equal it. */
+function withCopy(draft: Draft, entry: TensorEntry, tensor: TorchTensor): TensorEntry {
+  const copy = bitsOf(draft, tensor);
+  if (!entry.copy) return { ...entry, copy };
+  return { ...entry, proofs: [...(entry.proofs ?? []), { check: 'replicated', ...copy }] };
+}

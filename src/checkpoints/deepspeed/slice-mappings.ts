@@ -1,0 +1,117 @@
+/**
+ * `param_slice_mappings`: since 0.7.4 every rank of stage 1 and 2 records which part of which parameter lies where in its
+ * slice. That must be where `param_shapes` puts it.
+ *
+ * @module
+ */
+
+import { numelOf } from '../../base/shape.js';
+import type { PyValue } from '../../formats/pickle/values.js';
+import type { CheckReport } from '../inventory.js';
+import type { Draft } from './draft.js';
+import { dig } from './fields.js';
+import { sliceMapping } from './problems.js';
+import type { NamedShape, OptimStates } from './states.js';
+import type { FlatGroup } from './zero12.js';
+
+const ID = 'slice-mappings';
+
+/** Elements `[start, start + numel)` of a rank's slice. */
+export interface Fragment {
+  readonly start: number;
+  readonly numel: number;
+}
+
+/** Compares what the optimizer files of stage 1 and 2 record with the layout of `groups`. */
+export function checkSliceMappings(draft: Draft, groups: readonly FlatGroup[]): CheckReport {
+  let compared = 0;
+  const ranks = new Set(groups.flatMap(({ optims }) => optims));
+  for (const { index: g, shapes, ownShapes = shapes, optims } of groups) {
+    const recorded = optims.map(({ state }) => fragmentsOf(state, g));
+    // A group of which no rank records anything was saved by another version.
+    if (recorded.every((fragments) => fragments === undefined || fragments.size === 0)) continue;
+    for (const [rank, optim] of optims.entries()) {
+      const odd = firstOdd(layoutOf(ownShapes, optims, g, rank), recorded[rank] ?? new Map());
+      if (odd && usesRoundRobin(optims)) return inRoundRobin();
+      if (odd) draft.problems.push(sliceMapping(optim.shard.path, g, odd));
+      if (odd) return { id: ID, status: 'failed', detail: `${optim.shard.path} disagrees with param_shapes.` };
+      compared += recorded[rank]?.size ?? 0;
+    }
+  }
+  return {
+    id: ID,
+    status: compared > 0 ? 'passed' : 'not-checkable',
+    detail:
+      compared > 0
+        ? `${compared} recorded fragments of parameters lie in the slices of ${ranks.size} ranks where param_shapes puts them.`
+        : 'The optimizer files record no fragments of parameters (DeepSpeed before 0.7.4, or stage 0 or 3).',
+  };
+}
+
+/** A parameter of which a rank records another part than it holds. */
+export interface OddFragment {
+  readonly name: string;
+  readonly expected: string;
+  readonly found: string;
+}
+
+/** The fragments of a rank by the name of their parameter; undefined where the state holds no such record. */
+export function fragmentsOf(state: PyValue | undefined, group: number): Map<string, Fragment> | undefined {
+  const mapping = dig(state, 'param_slice_mappings', group);
+  if (!(mapping instanceof Map)) return undefined;
+  const fragments = [...mapping].flatMap(([name, address]): [string, Fragment][] => {
+    const [start, numel] = [dig(address, 'start'), dig(address, 'numel')];
+    return typeof name === 'string' && typeof start === 'number' && typeof numel === 'number'
+      ? [[name, { start, numel }]]
+      : [];
+  });
+  return new Map(fragments.filter(([, { numel }]) => numel > 0));
+}
+
+/** Where the parameters of a group lie in a rank's slice. Every slice but the last ones is as long as the first. */
+function layoutOf(
+  shapes: readonly NamedShape[],
+  optims: readonly OptimStates[],
+  group: number,
+  rank: number,
+): Map<string, Fragment> {
+  const partition = optims[0]?.flatGroups[group]?.numel ?? 0;
+  const [begin, end] = [rank * partition, (rank + 1) * partition];
+  const fragments = new Map<string, Fragment>();
+  let at = 0;
+  for (const [name, shape] of shapes) {
+    const [first, last] = [Math.max(at, begin), Math.min(at + numelOf(shape), end)];
+    if (first < last) fragments.set(name, { start: first - begin, numel: last - first });
+    at += numelOf(shape);
+  }
+  return fragments;
+}
+
+function firstOdd(
+  expected: ReadonlyMap<string, Fragment>,
+  found: ReadonlyMap<string, Fragment>,
+): OddFragment | undefined {
+  for (const name of new Set([...expected.keys(), ...found.keys()])) {
+    const [should, is] = [fragmentText(expected.get(name)), fragmentText(found.get(name))];
+    if (should !== is) return { name, expected: should, found: is };
+  }
+  return undefined;
+}
+
+function fragmentText(fragment: Fragment | undefined): string {
+  return fragment ? `elements ${fragment.start} to ${fragment.start + fragment.numel}` : 'nothing';
+}
+
+/** With round_robin_gradients DeepSpeed records the order of the groups, but stores another one, that of param_shapes. */
+function usesRoundRobin(optims: readonly OptimStates[]): boolean {
+  return optims.some(({ config }) => {
+    const isKnown = config instanceof Map;
+    return !isKnown || dig(config, 'zero_optimization', 'round_robin_gradients') === true;
+  });
+}
+
+function inRoundRobin(): CheckReport {
+  const detail =
+    'Recorded fragments differ from param_shapes, as they do with round_robin_gradients: DeepSpeed records another order than it stores.';
+  return { id: ID, status: 'not-checkable', detail };
+}

@@ -1,0 +1,168 @@
+/**
+ * Universal checkpoints, as `ds_to_universal.py` makes them: a folder `zero` with a folder for each parameter, whose
+ * `fp32.pt` holds the master, joined over all ranks. Frozen parameters and buffers are in the model files alone.
+ *
+ * @module
+ */
+
+import { mapBounded } from '../../base/concurrent.js';
+import { bytesOf } from '../../base/dtype.js';
+import { numelOf } from '../../base/shape.js';
+import { readTorchFile, type TorchFile } from '../../formats/torch/read.js';
+import { TorchTensor } from '../../formats/torch/tensor.js';
+import type { FileTree, TreeEntry } from '../../io/types.js';
+import type { SourceFile, StoredBits, TensorEntry } from '../inventory.js';
+import type { InspectOptions } from '../options.js';
+import { bitsOf, type Draft, locate } from './draft.js';
+import { asTensor, dig, type Field, fieldOf } from './fields.js';
+import { joinPath, type ShardName, UNIVERSAL_FOLDER } from './files.js';
+import { missingParams, unlistedParam } from './parallel-problems.js';
+import { shapeDiffers } from './problems.js';
+import { spreadPieces } from './spread.js';
+import type { ModelStates } from './states.js';
+
+/** Parameters opened at once. Each has its own file, which is closed again. */
+const LANES = 8;
+
+/** A parameter of a universal checkpoint. */
+interface UniversalParam {
+  readonly file: string;
+  readonly stored: StoredBits;
+  readonly numel: number;
+  /** Undefined at stage 3, where the file holds a flat tensor. */
+  readonly shape: readonly number[] | undefined;
+  /** True where rows that pad the vocabulary may have been left out. */
+  readonly isVocabulary: boolean;
+}
+
+/** What the folder of a universal checkpoint holds. */
+export interface Universal {
+  readonly params: ReadonlyMap<string, UniversalParam>;
+  /** The files of the parameters, which are closed. */
+  readonly files: readonly TorchFile[];
+}
+
+/** The names of the parameters of a universal checkpoint; undefined for a folder that is none. */
+export async function findUniversal(
+  tree: FileTree,
+  folder: string,
+  entries: readonly TreeEntry[],
+  names: readonly ShardName[],
+): Promise<string[] | undefined> {
+  const has = entries.some(({ kind, name }) => kind === 'directory' && name === UNIVERSAL_FOLDER);
+  // Where the conversion was written into the checkpoint itself, its own shards are read.
+  if (!has || names.some(({ kind }) => kind === 'optim')) return undefined;
+  const inside = await tree.list(joinPath(folder, UNIVERSAL_FOLDER));
+  return inside.flatMap(({ kind, name }) => (kind === 'directory' ? [name] : [])).sort();
+}
+
+/** Opens the masters of all parameters, and adds their files to `sources`. Nothing else in the folders is read. */
+export async function readUniversal(
+  draft: Draft,
+  tree: FileTree,
+  folder: string,
+  names: readonly string[],
+  sources: SourceFile[],
+  options: InspectOptions,
+): Promise<Universal> {
+  const first = sources.length;
+  const total = first + names.length;
+  let done = first;
+  const found = await mapBounded(names, LANES, async (name) => {
+    const place = joinPath(folder, `${UNIVERSAL_FOLDER}/${name}`);
+    const isThere = (await tree.list(place)).some((entry) => entry.kind === 'file' && entry.name === 'fp32.pt');
+    return isThere ? { name, path: `${place}/fp32.pt` } : undefined;
+  });
+  const there = found.flatMap((one) => one ?? []);
+  const missing = names.filter((name) => !there.some((one) => one.name === name));
+  if (missing.length > 0) draft.problems.push(missingParams(folder, missing, names.length));
+  const files: TorchFile[] = [];
+  const params = await mapBounded(there, LANES, async ({ name, path }, i): Promise<[string, UniversalParam]> => {
+    const source = await tree.open(path);
+    try {
+      sources[first + i] = { path, size: source.size, modified: source.modified };
+      const file = await readTorchFile(source, options.signal);
+      files.push(file);
+      const param = await readParam(draft, path, file, first + i, options.signal);
+      options.onProgress?.({ done: ++done, total, file: path });
+      return [name, param];
+    } finally {
+      draft.files.delete(first + i);
+      await source.close();
+    }
+  });
+  return { params: new Map(params), files };
+}
+
+/** Stage 1 and 2: a dict with the whole parameter. Stage 3: its elements in a row. */
+async function readParam(
+  draft: Draft,
+  path: string,
+  file: TorchFile,
+  source: number,
+  signal: AbortSignal | undefined,
+): Promise<UniversalParam> {
+  const root: Field = { file: path, path: '', value: file.value };
+  const isFlat = file.value instanceof TorchTensor;
+  const tensor = asTensor(isFlat ? root : fieldOf(root, 'param'));
+  await locate(draft, [{ shard: { file, source }, tensors: [tensor] }], signal);
+  const { numel, shape } = tensor;
+  const isVocabulary = dig(file.value, 'vocab_tensor') === true;
+  return { file: path, stored: bitsOf(draft, tensor), numel, shape: isFlat ? undefined : shape, isVocabulary };
+}
+
+/**
+ * Puts the masters in the place of the 16-bit weights that the model files gave, which become their copies. `ranks` is the
+ * number of tensor-parallel ranks.
+ */
+export function takeMasters(
+  draft: Draft,
+  folder: string,
+  { params }: Universal,
+  models: readonly ModelStates[],
+  ranks: number,
+): void {
+  const listed = new Map(models.flatMap(({ paramShapes = [] }) => paramShapes.flat()));
+  const missing = [...listed.keys()].filter((name) => !params.has(name) && !draft.aliases.has(name));
+  if (missing.length > 0) draft.problems.push(missingParams(folder, missing, listed.size));
+  for (const [name, param] of params) {
+    const shape = param.shape ?? listed.get(name);
+    if (!shape) draft.problems.push(unlistedParam(param.file, name));
+    else if (numelOf(shape) !== param.numel) {
+      draft.problems.push(shapeDiffers(param.file, name, shape, [param.numel]));
+    } else draft.tensors.set(name, masterOf(draft, name, shape, param, ranks));
+  }
+  if (!models.some(({ config }) => dig(config, 'zero_optimization', 'round_robin_gradients') === true)) return;
+  const message =
+    'The run used round_robin_gradients. The conversion to a universal checkpoint mixes up the parameters of such runs, so that weights may be in the wrong place. Convert the original checkpoint instead.';
+  draft.warnings.push({ code: 'universal-round-robin', message });
+}
+
+function masterOf(
+  draft: Draft,
+  name: string,
+  shape: readonly number[],
+  param: UniversalParam,
+  ranks: number,
+): TensorEntry {
+  const { stored, isVocabulary, file } = param;
+  const entry = draft.tensors.get(name);
+  const isSame = String(entry?.shape) === String(shape);
+  const copy = entry && !entry.meanOf ? (isSame ? entry.stored : headOf(draft, entry, shape)) : undefined;
+  if (entry && !isSame && !(isVocabulary && copy) && ranks === 1) {
+    draft.problems.push(shapeDiffers(file, name, entry.shape, shape));
+  }
+  const proofs = isSame ? entry?.proofs : undefined;
+  return { name, shape, origin: 'master', stored, ...(copy ? { copy } : {}), ...(proofs ? { proofs } : {}) };
+}
+
+/** The first rows of a weight whose vocabulary was padded. */
+function headOf(draft: Draft, { stored, shape }: TensorEntry, kept: readonly number[]): StoredBits | undefined {
+  const isHead = (kept[0] ?? 0) <= (shape[0] ?? 0) && String(kept.slice(1)) === String(shape.slice(1));
+  if (!isHead || shape.length === 0) return undefined;
+  const size = bytesOf(stored.dtype);
+  const length = numelOf(shape) * size;
+  const band = { from: 0, length: numelOf(kept) * size, to: 0 };
+  const pieces = spreadPieces(stored.pieces, draft.partitions, { count: 1, shard: length, whole: length }, [band]);
+  return pieces && { ...stored, pieces };
+}

@@ -1,0 +1,43 @@
+import type { TileWork } from './work.js';
+
+/** The buffers that one tile is filled in, each exactly as long as its work asks for. */
+export interface TileBuffers {
+  /** What jobs gather from. */
+  readonly input: Uint8Array;
+  /** The tile. */
+  readonly output: Uint8Array;
+  /** Stored bits that something must equal. */
+  readonly proof: Uint8Array;
+  /** What must equal them, where it had to be made. */
+  readonly rounded: Uint8Array;
+}
+
+/** Buffers grow in steps of this (1 MiB), so that tiles of nearly the same size use the same one. */
+const BUFFER_STEP = 2 ** 20;
+
+/** The memory of one lane: kept from tile to tile, and grown where a tile needs more. */
+export class LaneBuffers {
+  readonly #kept: Record<keyof TileBuffers, Uint8Array<ArrayBuffer>> = {
+    input: new Uint8Array(0),
+    output: new Uint8Array(0),
+    proof: new Uint8Array(0),
+    rounded: new Uint8Array(0),
+  };
+
+  /** Buffers for a tile; what they held before is lost. The tile is filled in `output` where one is given. */
+  fit(work: TileWork, output?: Uint8Array): TileBuffers {
+    return {
+      input: this.#take('input', work.inputLength),
+      output: output ?? this.#take('output', work.tile.length),
+      proof: this.#take('proof', work.proofLength),
+      rounded: this.#take('rounded', work.proofJobs.length > 0 ? work.proofLength : 0),
+    };
+  }
+
+  #take(which: keyof TileBuffers, length: number): Uint8Array {
+    if (this.#kept[which].length < length) {
+      this.#kept[which] = new Uint8Array(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
+    }
+    return this.#kept[which].subarray(0, length);
+  }
+}

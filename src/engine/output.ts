@@ -1,0 +1,181 @@
+/**
+ * The files of a run: opens each with its first tile, closes it after its last one, reads it back while the next ones
+ * are written, and removes all when told to.
+ *
+ * @module
+ */
+
+import { crc32 } from '../base/crc32.js';
+import { assert } from '../base/errors.js';
+import type { CheckReport } from '../checkpoints/inventory.js';
+import { emitZipTail } from '../formats/zip/write.js';
+import type { ByteSink, OutputTree } from '../io/types.js';
+import type { OutputFile, Plan } from '../plan/plan.js';
+import { readBack, type WrittenRange } from './read-back.js';
+import type { RunProgress } from './report.js';
+import type { Tile } from './tiles.js';
+import { ZipCrcs } from './zip-crcs.js';
+
+/** What a run's output needs to know. */
+export interface OutputOptions {
+  readonly output: OutputTree;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: RunProgress) => void;
+}
+
+/** An output file that is being written. */
+interface OpenFile {
+  readonly plan: OutputFile;
+  readonly sink: ByteSink;
+  readonly crcs: ZipCrcs | undefined;
+  readonly written: WrittenRange[];
+  left: number;
+}
+
+/** The sinks of a run. */
+export class RunOutput {
+  readonly #plan: Plan;
+  readonly #options: OutputOptions;
+  readonly #verify: boolean;
+  readonly #open = new Map<number, Promise<OpenFile>>();
+  readonly #finished: string[] = [];
+  readonly #last: OpenFile[] = [];
+  readonly #stop = new AbortController();
+  readonly #signal: AbortSignal;
+  /** Files are read back one after another. It never rejects: the first failure is kept, and thrown by who comes next. */
+  #reading = Promise.resolve();
+  #failure: { readonly error: unknown } | undefined;
+  #written = 0;
+
+  /** The outputs of a plan; nothing is created yet. With `verify` each finished file is read back. */
+  constructor(plan: Plan, options: OutputOptions & { readonly verify: boolean }) {
+    this.#plan = plan;
+    this.#options = options;
+    this.#verify = options.verify;
+    this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal ? [options.signal] : [])]);
+  }
+
+  /** Writes a tile. It may be reused when the promise has settled. */
+  async write(tile: Tile, bytes: Uint8Array): Promise<void> {
+    this.#throwFailure();
+    let opening = this.#open.get(tile.file);
+    if (!opening) {
+      opening = this.#create(tile.file);
+      this.#open.set(tile.file, opening);
+    }
+    const file = await opening;
+    file.crcs?.add(tile, bytes);
+    // What no part covers is left to the end of a zip file, which may put descriptors there.
+    for (const { at, length } of coveredRuns(tile)) this.#note(file, tile.at + at, bytes.subarray(at, at + length));
+    await this.#put(file, tile.at, bytes);
+    file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
+    if (file.left > 0) return;
+    if (file.plan.afterOthers) this.#last.push(file);
+    else await this.#close(tile.file, file);
+  }
+
+  /** Writes files without any bytes, and closes what had to wait for the others to be there and read back. */
+  async closeLast(): Promise<CheckReport> {
+    for (const [index, file] of this.#plan.files.entries()) {
+      if (file.byteLength === 0) await this.#close(index, await this.#create(index));
+    }
+    await this.#allRead();
+    for (const file of this.#last) await this.#close(this.#plan.files.indexOf(file.plan), file);
+    await this.#allRead();
+    const { files, totals } = this.#plan;
+    return {
+      id: 'read-back',
+      status: this.#verify ? 'passed' : 'not-checkable',
+      detail: this.#verify
+        ? `${files.length} files of ${totals.outputBytes} bytes were read back: each holds what was written, and its header says where.`
+        : 'The output was not read back: verification is switched off.',
+    };
+  }
+
+  /** Drops open files and removes finished ones. */
+  async removeAll(): Promise<void> {
+    this.#stop.abort();
+    await this.#reading;
+    const open = await Promise.allSettled(this.#open.values());
+    await Promise.all(open.map((result) => (result.status === 'fulfilled' ? result.value.sink.abort() : undefined)));
+    await Promise.allSettled(this.#finished.map((path) => this.#options.output.remove(path)));
+  }
+
+  async #create(index: number): Promise<OpenFile> {
+    const plan = this.#plan.files[index];
+    assert(plan, `the plan has no file ${index}`);
+    const sink = await this.#options.output.create(plan.path, plan.byteLength);
+    const left = plan.parts.reduce((sum, part) => sum + part.length, 0);
+    return { plan, sink, crcs: plan.zip ? new ZipCrcs() : undefined, written: [], left };
+  }
+
+  /** Takes note of bytes that are written, to compare them with what is read back. */
+  #note(file: OpenFile, at: number, bytes: Uint8Array): void {
+    if (this.#verify) file.written.push({ at, length: bytes.length, crc32: crc32(bytes) });
+  }
+
+  async #put(file: OpenFile, at: number, bytes: Uint8Array): Promise<void> {
+    await file.sink.write(at, bytes);
+    this.#tell(file.plan, bytes.length, 'write');
+  }
+
+  async #close(index: number, file: OpenFile): Promise<void> {
+    if (file.plan.zip && file.crcs) {
+      for (const { at, bytes } of emitZipTail(file.crcs.complete(file.plan.zip.records))) {
+        this.#note(file, at, bytes);
+        await this.#put(file, at, bytes);
+      }
+    }
+    this.#options.signal?.throwIfAborted();
+    this.#tell(file.plan, 0, 'close');
+    await file.sink.close();
+    this.#finished.push(file.plan.path);
+    this.#open.delete(index);
+    this.#tell(file.plan, 0, 'write');
+    if (this.#verify) this.#reading = this.#readNext(this.#reading, file);
+  }
+
+  async #readNext(before: Promise<void>, file: OpenFile): Promise<void> {
+    await before;
+    if (this.#failure) return;
+    this.#tell(file.plan, 0, 'check');
+    const context = { plan: this.#plan, output: this.#options.output, signal: this.#signal };
+    try {
+      await readBack(context, file.plan, file.written);
+    } catch (error) {
+      this.#failure = { error };
+    }
+  }
+
+  async #allRead(): Promise<void> {
+    await this.#reading;
+    this.#throwFailure();
+  }
+
+  #throwFailure(): void {
+    if (this.#failure) throw this.#failure.error;
+  }
+
+  #tell(file: OutputFile, written: number, phase: RunProgress['phase']): void {
+    this.#written = Math.min(this.#written + written, this.#plan.totals.outputBytes);
+    this.#options.onProgress?.({
+      written: this.#written,
+      total: this.#plan.totals.outputBytes,
+      file: file.path,
+      filesDone: this.#finished.length,
+      files: this.#plan.files.length,
+      phase,
+    });
+  }
+}
+
+/** The parts of a tile, neighbours as one. */
+function coveredRuns(tile: Tile): { at: number; length: number }[] {
+  const runs: { at: number; length: number }[] = [];
+  for (const { at, length } of tile.parts) {
+    const last = runs.at(-1);
+    if (last && last.at + last.length === at) last.length += length;
+    else runs.push({ at, length });
+  }
+  return runs;
+}

@@ -1,0 +1,129 @@
+/**
+ * What the comparisons of a run prove, in words: the error where one fails, and the lines of the report.
+ *
+ * @module
+ */
+
+import { bytesOf } from '../base/dtype.js';
+import { UnshardError } from '../base/errors.js';
+import { type Piece, pieceLength } from '../base/extent.js';
+import { numelOf } from '../base/shape.js';
+import { slicePieces } from '../base/slice.js';
+import type { CheckReport } from '../checkpoints/inventory.js';
+import type { Plan, PlannedTensor } from '../plan/plan.js';
+import type { Difference } from './fill.js';
+import { plannedTensor } from './tiles.js';
+
+/** What a check compares: the stored bits, for sentences, and what a difference may come from. */
+interface Kind {
+  readonly what: string;
+  readonly advice: string;
+}
+
+const ALL_THE_SAME = 'With verification switched off it is converted all the same.';
+
+const KINDS: ReadonlyMap<string, Kind> = new Map([
+  [
+    'master-copy',
+    {
+      what: 'the copy in the model file',
+      advice: `The shards may be of different steps or runs, or of ranks in another order. ${ALL_THE_SAME}`,
+    },
+  ],
+  [
+    'master-gathered',
+    {
+      what: 'the gathered weights beside the checkpoint',
+      advice: `The shards may be of different steps or runs; or that file is of another step, and should be moved away. ${ALL_THE_SAME}`,
+    },
+  ],
+  [
+    'frozen-copy',
+    {
+      what: 'the state dict of the model file',
+      advice: `The file was edited, or parameters changed while it was saved. ${ALL_THE_SAME}`,
+    },
+  ],
+]);
+
+const OTHER: Kind = { what: 'its second copy', advice: `The files may be of different steps or runs. ${ALL_THE_SAME}` };
+
+/**
+ * Throws where a tile showed a difference.
+ *
+ * @throws UnshardError of kind `inconsistent`, whose code is the id of the check with `-differs`.
+ */
+export function assertProven(plan: Plan, [first]: readonly Difference[]): void {
+  if (!first) return;
+  const { tensor, check, dtype, index, count, stored, rounded } = first;
+  const { name, shape, from, pieces, proofs = [] } = plannedTensor(plan, tensor);
+  const proof = proofs.find((candidate) => candidate.check === check);
+  const file = fileOf(plan, pieces, index * bytesOf(from));
+  const other = fileOf(plan, proof?.pieces ?? [], index * bytesOf(dtype));
+  const { what, advice } = KINDS.get(check) ?? OTHER;
+  throw new UnshardError({
+    kind: 'inconsistent',
+    code: `${check}-differs`,
+    message: `${name} [${shape.join(', ')}]: element ${index} is ${rounded} as ${dtype} in ${file}, and ${stored} in ${what} (${other}). ${count} elements of this part of the tensor differ.`,
+    advice,
+    facts: { tensor: name, file, other, index, expected: stored, found: rounded, count },
+  });
+}
+
+/** What the comparisons of a finished run have proven: a line for each check, and one for masters that had none. */
+export function proofReports({ tensors }: Plan): CheckReport[] {
+  const byCheck = new Map<string, PlannedTensor[]>();
+  for (const tensor of tensors) {
+    for (const { check } of tensor.proofs ?? []) byCheck.set(check, [...(byCheck.get(check) ?? []), tensor]);
+  }
+  const passed = [...byCheck].map(([id, proven]): CheckReport => {
+    const { what } = KINDS.get(id) ?? OTHER;
+    return { id, status: 'passed', detail: `${countOf(proven)} equal ${what} bit for bit, once rounded to its dtype.` };
+  });
+  const unproven = unprovenMasters(tensors);
+  if (unproven === undefined) return passed;
+  const [copies] = passed.filter(({ id }) => id === 'master-copy');
+  if (!copies) return [...passed, { id: 'master-copy', status: 'not-checkable', detail: unproven }];
+  return passed.map((report) => (report === copies ? { ...report, detail: `${report.detail} ${unproven}` } : report));
+}
+
+/** Why masters could not be compared; undefined where all were. */
+function unprovenMasters(tensors: readonly PlannedTensor[]): string | undefined {
+  const computed = tensors.filter(({ compute }) => compute !== undefined);
+  const masters = tensors.filter(({ origin, compute }) => origin === 'master' || compute !== undefined);
+  if (masters.length === 0) return 'No master weights were read.';
+  const unproven = masters.filter(({ proofs = [] }) => !proofs.some(({ check }) => check.startsWith('master-')));
+  if (unproven.length === 0) return undefined;
+  const taken = unproven.filter(({ fromCopy }) => fromCopy);
+  const others = unproven.filter(({ fromCopy, compute }) => !fromCopy && compute === undefined);
+  const sentences = [
+    taken.length > 0 && `${countOf(taken)} were taken from the 16-bit copy itself, without reading the masters.`,
+    computed.length > 0 && `${countOf(computed)} were computed, and what from was not compared.`,
+    others.length > 0 && `${countOf(others)} have no second copy in the checkpoint to compare their masters with.`,
+  ];
+  return sentences.filter(Boolean).join(' ');
+}
+
+function countOf(tensors: readonly PlannedTensor[]): string {
+  const elements = tensors.reduce((sum, { shape }) => sum + numelOf(shape), 0);
+  return `${tensors.length} ${tensors.length === 1 ? 'tensor' : 'tensors'} of ${elements} elements`;
+}
+
+/** The plan with nothing to compare. */
+export function withoutProofs(plan: Plan): Plan {
+  const proofBytes = plan.tensors
+    .flatMap(({ proofs = [] }) => proofs)
+    .reduce((sum, { pieces }) => sum + pieces.reduce((bytes, piece) => bytes + pieceLength(piece), 0), 0);
+  return {
+    ...plan,
+    tensors: plan.tensors.map(({ proofs: _, ...tensor }) => tensor),
+    totals: { ...plan.totals, inputBytes: plan.totals.inputBytes - proofBytes },
+  };
+}
+
+/** Path of the source that holds the byte at `offset` of a tensor. */
+function fileOf(plan: Plan, pieces: readonly Piece[], offset: number): string {
+  const { runs, strided } = slicePieces(pieces, plan.partitions, offset, offset + 1);
+  const [first] = [...runs, ...strided];
+  return first === undefined ? '' : (plan.sources[first.source]?.path ?? '');
+}
