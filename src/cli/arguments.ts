@@ -26,6 +26,8 @@ export type Command =
 
 /** Options that every command takes. */
 export interface Common {
+  /** Further folders with shards of the same checkpoint. */
+  readonly also: readonly string[];
   readonly tag: string | undefined;
   /** How a model that is cut by tensor parallelism is read. */
   readonly reading: Pick<InspectOptions, 'tpRules' | 'tpRank'>;
@@ -59,6 +61,7 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
   --tp-rule PATTERN=HOW           join the tensor-parallel shards of these names along dimension 0 or 1, as replicated, or
                                   as average; may be repeated (default: as the checkpoint says)
   --tp-rank RANK                  take the shards of one tensor-parallel rank alone
+  --also FOLDER                   another folder with shards of the checkpoint, from another disk or node; may be repeated
   --tag TAG                       checkpoint to read (default: the one that the file "latest" names)
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
@@ -82,7 +85,13 @@ export function parseCommand(args: readonly string[]): Command {
   const [checkpoint, out, ...more] = verifies ? positionals.slice(1) : positionals;
   if (checkpoint === undefined) throw usage('arguments-missing', 'CHECKPOINT is missing.');
   if (more.length > 0) throw usage('arguments-many', `There is one argument too many: ${more[0]}.`);
-  const common: Common = { tag: values.tag, reading: readingOf(values), json: values.json, quiet: values.quiet };
+  const common: Common = {
+    also: values.also ?? [],
+    tag: values.tag,
+    reading: readingOf(values),
+    json: values.json,
+    quiet: values.quiet,
+  };
   if (verifies) {
     if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
     return { kind: 'verify', checkpoint, weights: out, ...common };
@@ -198,6 +207,7 @@ function parse(args: readonly string[]) {
         overflow: { type: 'string' },
         'tp-rule': { type: 'string', multiple: true },
         'tp-rank': { type: 'string' },
+        also: { type: 'string', multiple: true },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
         'no-verify': { type: 'boolean', default: false },

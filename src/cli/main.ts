@@ -14,6 +14,7 @@ import {
   inspect,
   isAbort,
   isUnshardError,
+  mergeTrees,
   openFolder,
   plan,
   type RunProgress,
@@ -22,7 +23,7 @@ import {
   type VerifyProgress,
   verify,
 } from '../node.js';
-import { type Command, HELP, parseCommand } from './arguments.js';
+import { type Command, type Common, HELP, parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
 import { inventoryText, planText, reportText, verifyText } from './print.js';
 import { progressLine, runStep } from './progress.js';
@@ -44,7 +45,7 @@ try {
 }
 
 async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>): Promise<void> {
-  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  const { tree, tag } = await openCheckpoint(command);
   const inventory = await inspect(tree, { signal: cancel.signal, ...tag, ...command.reading });
   process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
   const [problem] = inventory.problems;
@@ -52,8 +53,8 @@ async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>)
 }
 
 async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<void> {
-  await refuseInput(command.checkpoint, command.out);
-  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  for (const folder of [command.checkpoint, ...command.also]) await refuseInput(folder, command.out);
+  const { tree, tag } = await openCheckpoint(command);
   const { signal } = cancel;
   const inventory = await inspect(tree, { signal, ...tag, ...command.reading });
   const made = plan(inventory, command.plan);
@@ -75,7 +76,7 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
 }
 
 async function verifyWeights(command: Extract<Command, { kind: 'verify' }>): Promise<void> {
-  const { tree, tag } = await openCheckpoint(command.checkpoint, command.tag);
+  const { tree, tag } = await openCheckpoint(command);
   const isFile = (await stat(command.weights).catch(() => undefined))?.isFile() ?? false;
   const weights = await openFolder(isFile ? dirname(command.weights) : command.weights);
   const file = isFile ? { file: basename(command.weights) } : {};
@@ -97,14 +98,24 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>): Pro
   }
 }
 
+/** A checkpoint to read, and the tag where that is known already. */
+interface OpenCheckpoint {
+  readonly tree: FileTree;
+  readonly tag: { readonly tag?: string };
+}
+
+/** Opens the folders to read as one. */
+async function openCheckpoint(command: { readonly checkpoint: string } & Common): Promise<OpenCheckpoint> {
+  const { tree, tag } = await openOuterFolder(command.checkpoint, command.tag);
+  if (command.also.length === 0) return { tree, tag };
+  return { tree: mergeTrees([tree, ...(await Promise.all(command.also.map(openFolder)))]), tag };
+}
+
 /**
  * Opens the folder to read. For a tag folder that is the folder around it, where the configuration lies, with the tag
  * chosen.
  */
-async function openCheckpoint(
-  path: string,
-  tag: string | undefined,
-): Promise<{ tree: FileTree; tag: { tag?: string } }> {
+async function openOuterFolder(path: string, tag: string | undefined): Promise<OpenCheckpoint> {
   const tree = await openFolder(path);
   if (tag !== undefined) return { tree, tag: { tag } };
   const entries = await tree.list('');

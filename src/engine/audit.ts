@@ -13,6 +13,9 @@ import type { PlanSources } from './sources.js';
 /** Bytes of a range that nobody needed are read at the end, to check the rest, up to this many (1 MiB). */
 const MAX_EXTRA_BYTES = 2 ** 20;
 
+/** Bytes that are read at once where damage is looked for (4 MiB). */
+const DAMAGE_PIECE = 2 ** 22;
+
 /** A part of a range whose CRC is known. */
 interface CheckedRun {
   readonly start: number;
@@ -72,6 +75,34 @@ export class CrcAudit {
       status: checked > 0 ? 'passed' : 'not-checkable',
       detail: `CRC-32 of ${checked} storages equals what their files record${left}.`,
     };
+  }
+}
+
+/**
+ * Reads the ranges that hold the given bytes, and compares each with its recorded CRC-32: what looks like a contradiction
+ * may be damage.
+ *
+ * @throws UnshardError `crc-mismatch`.
+ */
+export async function assertUndamaged(
+  crcs: readonly RecordedCrc[],
+  places: readonly { readonly source: number; readonly offset: number }[],
+  sources: PlanSources,
+  files: readonly SourceFile[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const holds = (crc: RecordedCrc) =>
+    places.some(
+      ({ source, offset }) => source === crc.source && offset >= crc.offset && offset < crc.offset + crc.length,
+    );
+  for (const crc of crcs.filter(holds)) {
+    let found = 0;
+    for (let at = 0; at < crc.length; at += DAMAGE_PIECE) {
+      const bytes = new Uint8Array(Math.min(DAMAGE_PIECE, crc.length - at));
+      await sources.read(crc.source, crc.offset + at, bytes, signal);
+      found = crc32(bytes, found);
+    }
+    if (found !== crc.crc32) throw mismatch(crc, found, files);
   }
 }
 

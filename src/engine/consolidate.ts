@@ -123,7 +123,7 @@ async function readTensor(context: FillContext, buffers: LaneBuffers, index: num
       assert(tensor === index, `tile of tensor ${index} holds tensor ${tensor}`);
       if (plan.options.overflow === 'error') await assertNoOverflow(context, index, found);
     }
-    assertProven(plan, differences);
+    await assertProven({ ...context, plan }, differences);
   }
   return data;
 }

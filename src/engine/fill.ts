@@ -76,7 +76,7 @@ export interface TensorStats {
 export interface Difference {
   /** Index into the plan's tensors. */
   readonly tensor: number;
-  readonly check: string;
+  readonly proof: Proof;
   readonly dtype: DType;
   /** Index in the tensor of the first element that differs. */
   readonly index: number;
@@ -183,7 +183,7 @@ function floatReader(context: FillContext): ReadFloats {
 }
 
 function compare(comparison: Comparison, buffers: TileBuffers): Difference[] {
-  const { tensor, check, dtype, first, at, length, against, againstAt, flips } = comparison;
+  const { tensor, proof, dtype, first, at, length, against, againstAt, flips } = comparison;
   const stored = buffers.proof.subarray(at, at + length);
   for (const flip of flips) flipSigns(stored, dtype, flip);
   const made = buffers[against].subarray(againstAt, againstAt + length);
@@ -193,7 +193,7 @@ function compare(comparison: Comparison, buffers: TileBuffers): Difference[] {
   return [
     {
       tensor,
-      check,
+      proof,
       dtype,
       index: first + mismatch.first,
       count: mismatch.count,

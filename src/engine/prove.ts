@@ -11,7 +11,8 @@ import { numelOf } from '../base/shape.js';
 import { slicePieces } from '../base/slice.js';
 import type { CheckReport } from '../checkpoints/inventory.js';
 import type { Plan, PlannedTensor } from '../plan/plan.js';
-import type { Difference } from './fill.js';
+import { assertUndamaged } from './audit.js';
+import type { Difference, FillContext } from './fill.js';
 import { plannedTensor } from './tiles.js';
 
 /** What a check compares: the stored bits, for sentences, and what a difference may come from. */
@@ -38,6 +39,13 @@ const KINDS: ReadonlyMap<string, Kind> = new Map([
     },
   ],
   [
+    'replicated',
+    {
+      what: 'the copies of other ranks or stages',
+      advice: `Files may be of different steps or runs; or the copies were trained apart, as norms are under sequence parallelism, and want their average (--tp-rule PATTERN=average). ${ALL_THE_SAME}`,
+    },
+  ],
+  [
     'frozen-copy',
     {
       what: 'the state dict of the model file',
@@ -49,17 +57,20 @@ const KINDS: ReadonlyMap<string, Kind> = new Map([
 const OTHER: Kind = { what: 'its second copy', advice: `The files may be of different steps or runs. ${ALL_THE_SAME}` };
 
 /**
- * Throws where a tile showed a difference.
+ * Throws where a tile showed a difference. Files that record CRC-32s are read first, since a damaged file is another
+ * matter than files that do not belong together.
  *
- * @throws UnshardError of kind `inconsistent`, whose code is the id of the check with `-differs`.
+ * @throws UnshardError `crc-mismatch`; else of kind `inconsistent`, with the id of the check and `-differs` as its code.
  */
-export function assertProven(plan: Plan, [first]: readonly Difference[]): void {
+export async function assertProven(context: FillContext, [first]: readonly Difference[]): Promise<void> {
   if (!first) return;
-  const { tensor, check, dtype, index, count, stored, rounded } = first;
-  const { name, shape, from, pieces, proofs = [] } = plannedTensor(plan, tensor);
-  const proof = proofs.find((candidate) => candidate.check === check);
-  const file = fileOf(plan, pieces, index * bytesOf(from));
-  const other = fileOf(plan, proof?.pieces ?? [], index * bytesOf(dtype));
+  const { plan, audit, sources, signal } = context;
+  const { tensor, proof, dtype, index, count, stored, rounded } = first;
+  const { check } = proof;
+  const { name, shape, from, pieces } = plannedTensor(plan, tensor);
+  const places = [placeOf(plan, pieces, index * bytesOf(from)), placeOf(plan, proof.pieces, index * bytesOf(dtype))];
+  if (audit) await assertUndamaged(plan.crcs, places, sources, plan.sources, signal);
+  const [file = '', other = ''] = places.map(({ source }) => plan.sources[source]?.path);
   const { what, advice } = KINDS.get(check) ?? OTHER;
   throw new UnshardError({
     kind: 'inconsistent',
@@ -74,7 +85,8 @@ export function assertProven(plan: Plan, [first]: readonly Difference[]): void {
 export function proofReports({ tensors }: Plan): CheckReport[] {
   const byCheck = new Map<string, PlannedTensor[]>();
   for (const tensor of tensors) {
-    for (const { check } of tensor.proofs ?? []) byCheck.set(check, [...(byCheck.get(check) ?? []), tensor]);
+    const checks = new Set((tensor.proofs ?? []).map(({ check }) => check));
+    for (const check of checks) byCheck.set(check, [...(byCheck.get(check) ?? []), tensor]);
   }
   const passed = [...byCheck].map(([id, proven]): CheckReport => {
     const { what } = KINDS.get(id) ?? OTHER;
@@ -121,9 +133,9 @@ export function withoutProofs(plan: Plan): Plan {
   };
 }
 
-/** Path of the source that holds the byte at `offset` of a tensor. */
-function fileOf(plan: Plan, pieces: readonly Piece[], offset: number): string {
+/** Where the byte at `offset` of a tensor lies. Of strided bytes, where the first of them do. */
+function placeOf(plan: Plan, pieces: readonly Piece[], offset: number): { source: number; offset: number } {
   const { runs, strided } = slicePieces(pieces, plan.partitions, offset, offset + 1);
   const [first] = [...runs, ...strided];
-  return first === undefined ? '' : (plan.sources[first.source]?.path ?? '');
+  return { source: first?.source ?? -1, offset: first?.offset ?? 0 };
 }

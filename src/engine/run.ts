@@ -85,7 +85,7 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
   const stats = plan.tensors.map(() => emptyStats());
   try {
     await fillTiles(context, allTiles(plan), options.memory ?? DEFAULT_MEMORY, async (tile, filled, bytes) => {
-      assertProven(plan, filled.differences);
+      await assertProven(context, filled.differences);
       await collect(context, filled.stats, stats);
       await output.write(tile, bytes);
     });

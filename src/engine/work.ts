@@ -74,7 +74,7 @@ export interface ProofJob extends TileJob {
 export interface Comparison {
   /** Index into the plan's tensors. */
   readonly tensor: number;
-  readonly check: string;
+  readonly proof: Proof;
   readonly dtype: DType;
   /** Index in the tensor of the first element. */
   readonly first: number;
@@ -216,7 +216,7 @@ class ProofLayout {
    */
   add(proof: Proof, tensor: number, range: ElementRange, outputAt: number): Placed[] {
     const { from, to, flip } = plannedTensor(this.#plan, tensor);
-    const { check, dtype } = proof;
+    const { dtype } = proof;
     const size = bytesOf(dtype);
     // Aligned, so that what is compared can be seen as words.
     const at = Math.ceil(this.length / size) * size;
@@ -225,7 +225,7 @@ class ProofLayout {
     this.#reads.toBuffer(proof.pieces, ...bytesOfRange(range, dtype), 'proof', at);
 
     const stored = proof.flip === undefined ? [] : [proof.flip];
-    const whole = { tensor, check, dtype, first: range.first, at, length };
+    const whole = { tensor, proof, dtype, first: range.first, at, length };
     // With "clamp" the tile has other bits than rounding gives.
     const isInTile = dtype === to && (from === to || this.#plan.options.overflow !== 'clamp');
     if (isInTile) {

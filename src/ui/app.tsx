@@ -10,7 +10,7 @@ import type { Engine } from '../worker/client.js';
 import { useConverter, useInspect, usePlan, useRun } from './effects.js';
 import { droppedSource, type Picked } from './folders.js';
 import { openRecentFolders } from './recent.js';
-import { type Event, reduce, type Send, type Source, START, type State } from './state.js';
+import { type Event, lacksShards, reduce, type Send, type Source, START, type State } from './state.js';
 import { Failed } from './views/failed.js';
 import { Inspecting } from './views/inspecting.js';
 import { Pick } from './views/pick.js';
@@ -46,7 +46,14 @@ export function App({ engine }: { readonly engine: Engine }): JSX.Element {
     setRecent([]);
   }
 
-  const dragging = useDrop(state, (data) => void open(droppedSource(data)));
+  async function add(picking: Promise<Picked<Source>>): Promise<void> {
+    const picked = await picking;
+    if (picked === undefined) return;
+    send(typeof picked === 'string' ? { type: 'notice', message: picked } : { type: 'added', source: picked });
+  }
+
+  const take = state.stage === 'plan' ? add : open;
+  const dragging = useDrop(state, (data) => void take(droppedSource(data)));
   return (
     <Shell stage={state.stage} dragging={dragging}>
       {view(
@@ -54,6 +61,7 @@ export function App({ engine }: { readonly engine: Engine }): JSX.Element {
         send,
         recent,
         (picking) => void open(picking),
+        (picking) => void add(picking),
         () => void forget(),
       )}
     </Shell>
@@ -65,6 +73,7 @@ function view(
   send: Send,
   recent: readonly FileSystemDirectoryHandle[],
   open: (picking: Promise<Picked<Source>>) => void,
+  add: (picking: Promise<Picked<Source>>) => void,
   forget: () => void,
 ): JSX.Element {
   switch (state.stage) {
@@ -73,7 +82,7 @@ function view(
     case 'inspecting':
       return <Inspecting state={state} send={send} />;
     case 'plan':
-      return <Plan state={state} send={send} />;
+      return <Plan state={state} send={send} add={add} />;
     case 'running':
       return <Running state={state} send={send} />;
     case 'report':
@@ -84,14 +93,15 @@ function view(
 }
 
 /**
- * Takes a checkpoint that is dropped anywhere on the page. In the plan stage only the zone of destination takes drops;
- * while a job runs, none does. A drop must never make the browser leave the page.
+ * Takes a checkpoint that is dropped anywhere on the page. In the plan stage that is a further folder where shards are
+ * missing, and elsewhere only the zone of destination takes drops; while a job runs, none does. A drop must never make the browser leave the page.
  *
  * @returns true while something is dragged over the page that it would take
  */
 function useDrop(state: State, onDrop: (data: DataTransfer) => void): boolean {
   const [dragging, setDragging] = useState(false);
-  const takes = state.stage === 'pick' || state.stage === 'report' || state.stage === 'failed';
+  const lacks = state.stage === 'plan' && lacksShards(state.checkpoint);
+  const takes = lacks || state.stage === 'pick' || state.stage === 'report' || state.stage === 'failed';
   useEffect(() => {
     const over = (event: DragEvent): void => {
       event.preventDefault();

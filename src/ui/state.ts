@@ -46,7 +46,7 @@ export interface InspectingState {
   /** Absent for the one that the checkpoint names as its latest. */
   readonly tag?: string;
   readonly progress?: InspectProgress;
-  /** Where a cancel or a failure leads back to: the plan, when another tag is looked at. */
+  /** Where a cancel or a failure leads back to: the plan, when another tag or a further folder is looked at. */
   readonly from: PickState | PlanState;
 }
 
@@ -113,6 +113,8 @@ export type Stage = State['stage'];
 /** Everything that can happen. */
 export type Event =
   | { readonly type: 'opened'; readonly source: Source }
+  /** A further folder with shards of the checkpoint. */
+  | { readonly type: 'added'; readonly source: Source }
   | { readonly type: 'tag'; readonly tag: string }
   | { readonly type: 'notice'; readonly message: string }
   | { readonly type: 'inspect-progress'; readonly progress: InspectProgress }
@@ -183,7 +185,7 @@ function reduceInspecting(state: InspectingState, event: Event): State {
   }
 }
 
-/** The plan stage of a checkpoint. Another tag of the same folder keeps the choices and the destination. */
+/** The plan stage of a checkpoint. Another tag of the same folder, or a further folder, keeps choices and destination. */
 function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): PlanState {
   const fresh = { stage: 'plan', source, checkpoint, planning: { kind: 'working' }, overwrite: false } as const;
   if (from.stage === 'pick') return { ...fresh, choices: choicesFor(DEFAULT_CHOICES, checkpoint), converters: {} };
@@ -194,6 +196,15 @@ function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): 
 
 function reducePlan(state: PlanState, event: Event): State {
   switch (event.type) {
+    case 'added': {
+      const { tag } = state.checkpoint;
+      return {
+        stage: 'inspecting',
+        source: join(state.source, event.source),
+        tag: tag.path || tag.tag,
+        from: state,
+      };
+    }
     case 'tag':
       return { stage: 'inspecting', source: state.source, tag: event.tag, from: state };
     case 'chose':
@@ -218,6 +229,22 @@ function reducePlan(state: PlanState, event: Event): State {
     default:
       return state;
   }
+}
+
+/** A checkpoint with one more folder of shards. */
+function join({ name, ref }: Source, added: Source): Source {
+  const parts = ref.kind === 'several' ? ref.parts : [ref];
+  return { name, ref: { kind: 'several', parts: [...parts, added.ref] } };
+}
+
+/** How many folders a checkpoint is read from. */
+export function folderCount({ ref }: Source): number {
+  return ref.kind === 'several' ? ref.parts.length : 1;
+}
+
+/** True where shards are missing, which another folder may hold. */
+export function lacksShards({ problems }: Pick<CheckpointView, 'problems'>): boolean {
+  return problems.some(({ kind }) => kind === 'missing-shard');
 }
 
 /** New choices make the plan out of date, and with it what is known of the names that it takes. */

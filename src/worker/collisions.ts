@@ -7,14 +7,21 @@ export async function findCollisions(plan: Plan, input: InputRef, output: Output
   const tree = directoryOutput(output.handle);
   const existing: string[] = [];
   for (const { path } of plan.files) if (await tree.has(path)) existing.push(path);
-  const inside = await pathInside(input, output.handle);
-  const taken = new Set(plan.sources.map(({ path }) => path));
-  return { existing, sources: inside === undefined ? [] : existing.filter((path) => taken.has(inside + path)) };
+  const paths = plan.sources.map((source) => source.path);
+  const inside = await pathsInside(input, output.handle);
+  // Of several folders, one may have been laid over a folder of another: then its paths are the ends of whole ones.
+  const isAt = (source: string, path: string) =>
+    source === path || (input.kind === 'several' && source.endsWith(`/${path}`));
+  const isSource = (path: string) => inside.some((folder) => paths.some((source) => isAt(source, folder + path)));
+  return { existing, sources: existing.filter(isSource) };
 }
 
-/** The path, with a closing slash, of a folder that lies in the checkpoint; undefined where it lies elsewhere. */
-async function pathInside(input: InputRef, folder: FileSystemDirectoryHandle): Promise<string | undefined> {
-  if (input.kind !== 'directory') return undefined;
+/** The path, with a closing slash, of a folder in each of the input's folders that it lies in. */
+async function pathsInside(input: InputRef, folder: FileSystemDirectoryHandle): Promise<string[]> {
+  if (input.kind === 'several') {
+    return (await Promise.all(input.parts.map((part) => pathsInside(part, folder)))).flat();
+  }
+  if (input.kind !== 'directory') return [];
   const segments = await input.handle.resolve(folder);
-  return segments?.map((segment) => `${segment}/`).join('');
+  return segments ? [segments.map((segment) => `${segment}/`).join('')] : [];
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { directoryOutput, directoryTree, type FileTree, type OutputTree } from '../index.js';
+import { directoryOutput, directoryTree, type FileTree, mergeTrees, type OutputTree } from '../index.js';
 import { blobSource } from '../io/blob.js';
 import { flatTree } from '../io/flat.js';
 import { openDownloads } from './downloads.js';
@@ -18,7 +18,7 @@ export interface OutputPlace {
   downloads(files: readonly FileView[]): Promise<readonly FolderFile[]>;
 }
 
-/** Opens a checkpoint folder. */
+/** Opens a checkpoint folder, or several as one. */
 export async function openInput(input: InputRef, signal: AbortSignal): Promise<FileTree> {
   switch (input.kind) {
     case 'directory':
@@ -30,6 +30,8 @@ export async function openInput(input: InputRef, signal: AbortSignal): Promise<F
       );
     case 'sample':
       return fetchSample(input.url, signal);
+    case 'several':
+      return mergeTrees(await Promise.all(input.parts.map((part) => openInput(part, signal))));
   }
 }
 

@@ -24,7 +24,9 @@ export type InputRef =
   /** Files of a folder from a file input or a drop, for browsers without the File System Access API. */
   | { readonly kind: 'files'; readonly name: string; readonly files: readonly FolderFile[] }
   /** `url` is absolute and ends with `/`; it holds a `manifest.json`. */
-  | { readonly kind: 'sample'; readonly url: string };
+  | { readonly kind: 'sample'; readonly url: string }
+  /** Folders that hold shards of one checkpoint. */
+  | { readonly kind: 'several'; readonly parts: readonly InputRef[] };
 
 /** A file of a folder. The path is relative to the folder; cloning a `File` may lose it. */
 export interface FolderFile {

@@ -18,6 +18,7 @@ export { convertInPage, openPage, type PageConversion, PageFailure } from './dri
 
 const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
 
+  --also FOLDER           another folder with shards of the checkpoint; may be repeated
   --tag TAG               tag to convert (default: the latest)
   --dtype DTYPE           fp32, fp16, bf16 or keep
   --dtype-for P=DTYPE     precision of tensors whose name matches the pattern P; may be repeated
@@ -46,6 +47,7 @@ async function main(): Promise<void> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      also: { type: 'string', multiple: true },
       tag: { type: 'string' },
       dtype: { type: 'string' },
       'dtype-for': { type: 'string', multiple: true },
@@ -89,6 +91,7 @@ async function main(): Promise<void> {
       verify: values['no-verify'] ? false : undefined,
     }),
     checkpoint: realpathSync(checkpoint),
+    also: (values.also ?? []).map((folder) => realpathSync(folder)),
     output: realpathSync(output),
   };
   const served = await servePage();

@@ -40,6 +40,8 @@ export interface PageOptions {
 /** One conversion. Paths are absolute. */
 export interface PageConversion extends PageOptions {
   readonly checkpoint: string;
+  /** Further folders with shards of the checkpoint, added one after another. */
+  readonly also?: readonly string[];
   /** A folder that is there. */
   readonly output: string;
   /** Called with each stage that the page comes to, once it has settled. */
@@ -81,9 +83,12 @@ export async function reachStage(page: Page, ...stages: Stage[]): Promise<Stage>
   return (await main.getAttribute('data-state')) as Stage;
 }
 
-/** Drops a checkpoint on the page and waits for the plan. @throws PageFailure */
-export async function openCheckpoint(page: Page, checkpoint: string): Promise<void> {
-  await dropFolders(page, 'main', [checkpoint]);
+/** Drops a checkpoint on the page, then what its other folders are, and waits for the plan. @throws PageFailure */
+export async function openCheckpoint(page: Page, checkpoint: string, also: readonly string[] = []): Promise<void> {
+  for (const [i, folder] of [checkpoint, ...also].entries()) {
+    await dropFolders(page, 'main', [folder]);
+    await page.locator(`main[data-state="failed"], [data-folders="${i + 1}"]`).waitFor();
+  }
   await planOrFailure(page);
 }
 
@@ -184,12 +189,12 @@ export async function readReport(page: Page): Promise<Report> {
 
 /** The whole road from a checkpoint on disk to files on disk. Starts from the page's first stage, whatever it shows. */
 export async function convertInPage(page: Page, conversion: PageConversion): Promise<Report> {
-  const { checkpoint, output, onStage = async () => {}, overwrite = false } = conversion;
+  const { checkpoint, also, output, onStage = async () => {}, overwrite = false } = conversion;
   await page.reload();
   await reachStage(page, 'pick');
   await onStage('pick');
   try {
-    await openCheckpoint(page, checkpoint);
+    await openCheckpoint(page, checkpoint, also);
     await setOptions(page, conversion);
     await chooseDestination(page, output);
     await onStage('plan');

@@ -181,7 +181,7 @@ describe('what gave wrong or missing weights', () => {
   test('a model file of a second model-parallel rank', async () => {
     const { files } = writeCheckpoint(small(2));
     const second = MODEL.replace('mp_rank_00', 'mp_rank_01');
-    expect(await outcomeOf(moved(files, { [second]: MODEL }))).toBe('missing-optim-rank');
+    expect(await outcomeOf(moved(files, { [second]: MODEL }))).toBe('parallel-grid');
   });
 
   test('two rank files of stage 3 that are swapped', async () => {
@@ -241,7 +241,7 @@ describe('what was taken without a word', () => {
   test('a rank in whose place is one of another model-parallel rank', async () => {
     const { files } = writeCheckpoint(small(2));
     const other = optimOf(1).replace('mp_rank_00', 'mp_rank_01');
-    expect(await outcomeOf(renamed(files, optimOf(1), other))).toBe('missing-optim-rank');
+    expect(await outcomeOf(renamed(files, optimOf(1), other))).toBe('stale-mp-ranks');
   });
 
   test('a shard of stage 3 that is longer than the others', async () => {

@@ -54,6 +54,7 @@ describe('parseCommand', () => {
       overwrite: true,
       verify: false,
       dryRun: true,
+      also: [],
       tag: 't',
       reading: {},
       json: true,
@@ -88,6 +89,11 @@ describe('parseCommand', () => {
         tpRank: 3,
       },
     });
+  });
+
+  test('takes further folders', () => {
+    expect(parseCommand(['in', '--also', 'a', '--also', 'b'])).toMatchObject({ kind: 'inspect', also: ['a', 'b'] });
+    expect(parseCommand(['verify', 'in', 'weights'])).toMatchObject({ kind: 'verify', also: [] });
   });
 
   test('takes what to make of an adapter', () => {

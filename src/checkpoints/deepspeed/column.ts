@@ -83,7 +83,8 @@ export async function readColumn(
     if (mastersIn === 'optimizer-files') await addMasters(own, one, signal);
     if (draft.problems.length === 0) draft.checks.push(checkSliceMappings(draft, one.flat));
     if (stage === 3) await addFrozenZero3(own, one.part.models, signal);
-    addPart(draft, own, isTied, one.model.shard.path);
+    // Masters without names were named by their bits, so that what two stages call alike is alike.
+    addPart(draft, own, stage === 0 ? () => true : isTied, one.model.shard.path);
   }
   if (layers) {
     if (mastersIn === 'universal') model = withoutLostBuffers(draft, model);
@@ -94,7 +95,9 @@ export async function readColumn(
   if (stage < 3) addFrozenFragments(draft, model);
   const elsewhere = mastersIn === 'universal' ? listed : new Set<string>();
   if (draft.problems.length === 0) addRest(draft, model, restOrigin(parts, mastersIn), stage, elsewhere);
-  for (const { experts } of parts) fuseExperts(draft, model.shard.path, experts);
+  if (draft.problems.length === 0) {
+    for (const { experts } of parts) fuseExperts(draft, model.shard.path, experts);
+  }
   for (const name of model.extraState) draft.skipped.push({ name, reason: 'extra state of a module: not a tensor' });
   return { model, draft };
 }

@@ -93,7 +93,7 @@ export function globalShapes(
   for (const [name, shape] of shapes) {
     const fused = experts.fused.find(({ prefix }) => FUSED_WEIGHTS.some((weight) => name === `${prefix}.${weight}`));
     const [, start = '', id = '', end = ''] = EXPERT.exec(name) ?? [];
-    if (!fused && start === '') {
+    if (!fused && (start === '' || ranks === 1)) {
       named.push([name, shape]);
       continue;
     }

@@ -114,40 +114,43 @@ function viewsOf({ module }: ModelStates, params: readonly NamedShape[]): NamedS
   });
 }
 
-/** The listed order, cut where a buffer is full; as it is, or dealt round robin. */
+/**
+ * The listed order, cut where a buffer is full; each part as it is, or dealt round robin. Where padding leaves room for
+ * more parameters, the bits tell how many there are.
+ */
 async function orderOfList(
   trial: Trial,
   params: readonly NamedShape[],
   ranks: number,
 ): Promise<GroupShapes | undefined> {
-  const groups = cutList(params, trial.counts);
-  for (const order of groups ? [groups, groups.map((group) => roundRobin(group, ranks))] : []) {
-    if (await areProven(trial, order)) return order;
-  }
-  return undefined;
-}
-
-async function areProven(trial: Trial, groups: GroupShapes): Promise<boolean> {
-  for (const [g, group] of groups.entries()) if (!(await isProven(trial, g, group))) return false;
-  return true;
-}
-
-/** Takes parameters for each buffer until none more fits, or it is full. Undefined where some are left. */
-function cutList(params: readonly NamedShape[], counts: readonly number[]): NamedShape[][] | undefined {
-  let next = 0;
-  const groups = counts.map((count) => {
-    const group: NamedShape[] = [];
-    let left = count;
-    for (let param = params[next]; left > 0 && param; param = params[next]) {
-      const numel = numelOf(param[1]);
-      if (numel > left) break;
-      group.push(param);
-      left -= numel;
-      next++;
+  let rest = params;
+  const groups: (readonly NamedShape[])[] = [];
+  for (const g of trial.counts.keys()) {
+    let proven: readonly NamedShape[] | undefined;
+    for (const part of fittingParts(trial, g, rest)) {
+      for (const order of [part, roundRobin(part, ranks)]) {
+        if (!proven && (await isProven(trial, g, order))) proven = order;
+      }
     }
-    return group;
-  });
-  return params.slice(next).every(([, shape]) => numelOf(shape) === 0) ? groups : undefined;
+    if (!proven) return undefined;
+    groups.push(proven);
+    rest = rest.slice(proven.length);
+  }
+  return rest.every(([, shape]) => numelOf(shape) === 0) ? groups : undefined;
+}
+
+/** The first parameters of a list that fill a flat buffer but for padding: the most first. */
+function fittingParts({ ranks, counts }: Trial, g: number, params: readonly NamedShape[]): NamedShape[][] {
+  const parts: NamedShape[][] = [];
+  const limit = paddingLimit(ranks, g);
+  let left = counts[g] ?? 0;
+  if (left < limit) parts.push([]);
+  for (const [i, [, shape]] of params.entries()) {
+    left -= numelOf(shape);
+    if (left < 0) break;
+    if (left < limit) parts.push(params.slice(0, i + 1));
+  }
+  return parts.reverse();
 }
 
 /** Parameter `i` goes to bucket `i % ranks`; the buckets follow each other. */

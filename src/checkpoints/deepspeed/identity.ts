@@ -73,14 +73,15 @@ function contentOf(file: TorchFile): string | undefined {
   return storages.map(({ size, crc32 }) => `${size} ${crc32}`).join();
 }
 
-/** True where a rank holds at least one element of a parameter, and not padding alone. */
+/** True where a rank's file holds at least one element of a parameter: not padding alone, and not all in swap files. */
 function ownsElements(stage: number, rank: number, optims: readonly OptimStates[], groups: GroupShapes): boolean {
   return groups.some((shapes, g) => {
+    if ((optims[rank]?.flatGroups[g]?.numel ?? 0) === 0) return false;
     if (stage === 3)
       return shapes.some(([, shape]) => rank * Math.ceil(numelOf(shape) / optims.length) < numelOf(shape));
     const before = optims.slice(0, rank).reduce((sum, { flatGroups }) => sum + (flatGroups[g]?.numel ?? 0), 0);
     const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
-    return before < needed && (optims[rank]?.flatGroups[g]?.numel ?? 0) > 0;
+    return before < needed;
   });
 }
 

@@ -22,7 +22,7 @@ import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set
 import { type ModelStates, modelStates, optimStates } from './states.js';
 import { withSwapFiles } from './swap-files.js';
 import { joinColumns } from './tensor-parallel.js';
-import { findUniversal, readUniversal, takeMasters } from './universal.js';
+import { findUniversal, ranksAreJoined, readUniversal, takeMasters } from './universal.js';
 
 /** The part of the inventory that one tag folder decides. */
 export type DeepspeedInventory = Omit<Inventory, 'folder' | 'tag' | 'tags' | 'companions'>;
@@ -50,6 +50,7 @@ export async function inspectDeepspeed(
       expertOptims: shards.flatMap((shard) => (isKind(shard, 'expert-optim') ? [shard] : [])),
     });
     const layers = shards.flatMap((shard) => (isKind(shard, 'layer') ? [shard] : []));
+    if (params && options.tpRank !== undefined) throw ranksAreJoined(folder);
     const grid = gridOf(draft, folder, sets, layers, options.tpRank);
     const universal = params && (await readUniversal(draft, tree, tag.path, params, sources, options));
     const mastersIn = universal ? 'universal' : 'optimizer-files';

@@ -67,6 +67,17 @@ export function namesDiffer(file: string, name: string, expected: number, found:
   };
 }
 
+/** The shards of a tensor are of different kinds. */
+export function shardsDiffer(file: string, other: string, name: string, expected: string, found: string): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'tp-shards-differ',
+    message: `${other} holds ${name} as ${found}; ${file} as ${expected}.`,
+    advice: OTHER_RUN,
+    facts: { file: other, other: file, tensor: name, expected, found },
+  };
+}
+
 /** Tensors of which nothing tells how their shards are joined. */
 export function undecidedTensors(
   folder: string,

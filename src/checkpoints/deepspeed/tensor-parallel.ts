@@ -15,8 +15,7 @@ import type { Column } from './column.js';
 import type { Draft } from './draft.js';
 import { mergeInfo } from './merge-info.js';
 import { type Cut, decideMerge, type Merge } from './merge-rules.js';
-import { namesDiffer, undecidedTensors } from './parallel-problems.js';
-import { disagree } from './problems.js';
+import { namesDiffer, shardsDiffer, undecidedTensors } from './parallel-problems.js';
 import { type Band, type Rows, spreadPieces } from './spread.js';
 
 /** Names of parameters that often hold several in one, each of which is cut on its own. */
@@ -53,7 +52,7 @@ export function joinColumns(
     const shards = columns.flatMap((column) => column.draft.tensors.get(name) ?? []);
     const [entry] = shards;
     const absent = columns.find((column) => !column.draft.tensors.has(name));
-    if (absent) draft.problems.push(namesDiffer(fileOf(absent), name, columns.length, shards.length));
+    if (absent) draft.problems.push(namesDiffer(absent.model?.shard.path ?? '', name, columns.length, shards.length));
     else if (entry) {
       const decision = decideMerge(shards, tpRules, info);
       const whole = 'merge' in decision ? joinShards(draft, columns, shards, decision.merge) : decision.undecided;
@@ -64,10 +63,6 @@ export function joinColumns(
   draft.warnings.push(...ruleNotices(tpRules, [...names]));
   const open = undecided.filter(({ entry }) => joined?.has(entry.name) !== true);
   if (open.length > 0) draft.problems.push(undecidedProblem(folder, columns.length, open));
-}
-
-function fileOf({ model }: Column): string {
-  return model?.shard.path ?? '';
 }
 
 /** The tensors that no rule joins, as one problem that shows each kind of them once. */
@@ -89,22 +84,11 @@ function joinShards(
 ): TensorEntry | string | undefined {
   const [first] = shards;
   if (!first) return undefined;
-  const odd = shards.findIndex(
-    ({ origin, stored }) =>
-      origin !== first.origin || stored.dtype !== first.stored.dtype || stored.flip !== first.stored.flip,
-  );
+  const say = ({ origin, stored: { dtype, flip } }: TensorEntry) => [dtype, origin, ...(flip ? [flip] : [])].join(' ');
+  const odd = shards.findIndex((shard) => say(shard) !== say(first));
   if (odd >= 0) {
-    const say = ({ origin, stored }: TensorEntry) => `${stored.dtype} (${origin})`;
-    const other = shards[odd] ?? first;
-    draft.problems.push(
-      disagree(
-        `of ${first.name}`,
-        columns[0] ? fileOf(columns[0]) : '',
-        say(first),
-        columns[odd] ? fileOf(columns[odd]) : '',
-        say(other),
-      ),
-    );
+    const [file = '', other = ''] = [columns[0], columns[odd]].map((column) => column?.model?.shard.path);
+    draft.problems.push(shardsDiffer(file, other, first.name, say(first), say(shards[odd] ?? first)));
     return first;
   }
   if (merge.kind === 'average' && !isFloat(first.stored.dtype)) return `${first.stored.dtype} has no mean`;

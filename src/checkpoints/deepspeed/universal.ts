@@ -7,6 +7,7 @@
 
 import { mapBounded } from '../../base/concurrent.js';
 import { bytesOf } from '../../base/dtype.js';
+import { UnshardError } from '../../base/errors.js';
 import { numelOf } from '../../base/shape.js';
 import { readTorchFile, type TorchFile } from '../../formats/torch/read.js';
 import { TorchTensor } from '../../formats/torch/tensor.js';
@@ -165,4 +166,15 @@ function headOf(draft: Draft, { stored, shape }: TensorEntry, kept: readonly num
   const band = { from: 0, length: numelOf(kept) * size, to: 0 };
   const pieces = spreadPieces(stored.pieces, draft.partitions, { count: 1, shard: length, whole: length }, [band]);
   return pieces && { ...stored, pieces };
+}
+
+/** The masters of a universal checkpoint are whole: there are no shards of one rank. */
+export function ranksAreJoined(folder: string): UnshardError {
+  return new UnshardError({
+    kind: 'usage',
+    code: 'tp-rank-universal',
+    message: `${folder} is a universal checkpoint, in which the shards of all tensor-parallel ranks are joined already.`,
+    advice: 'Leave the option out.',
+    facts: { file: folder },
+  });
 }

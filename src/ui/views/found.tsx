@@ -1,17 +1,27 @@
 import type { ComponentChildren, JSX } from 'preact';
 import type { CheckReport, Origin } from '../../index.js';
 import type { CheckpointView } from '../../worker/protocol.js';
+import type { Picked } from '../folders.js';
 import { formatBytes, formatCount, formatMagnitude, plural } from '../format.js';
 import { dtypeLabel, LAYOUTS, ORIGINS } from '../labels.js';
-import type { Send } from '../state.js';
+import { folderCount, lacksShards, type Send, type Source } from '../state.js';
+import { OpenFolder } from './open-folder.js';
 import { CheckList, Facts, Fold, NoticeBox, Warnings } from './parts.js';
 
 /** What the checkpoint is, and everything that is wrong or odd about it. */
-export function Found(props: { readonly checkpoint: CheckpointView; readonly send: Send }): JSX.Element {
+export function Found(props: {
+  readonly checkpoint: CheckpointView;
+  readonly source: Source;
+  /** Why the last attempt to add a folder led nowhere. */
+  readonly notice: string | undefined;
+  readonly send: Send;
+  readonly add: (picking: Promise<Picked<Source>>) => void;
+}): JSX.Element {
   const { checkpoint, send } = props;
   const { facts, problems, warnings } = checkpoint;
+  const folders = folderCount(props.source);
   return (
-    <section class="card" aria-label="Checkpoint">
+    <section class="card" aria-label="Checkpoint" data-folders={folders}>
       <Facts
         facts={[
           ['Layout', LAYOUTS[checkpoint.layout]],
@@ -27,6 +37,7 @@ export function Found(props: { readonly checkpoint: CheckpointView; readonly sen
           ['DeepSpeed', facts.deepspeedVersion],
           ['Tensors', tensorCounts(checkpoint), 'wide'],
           ['LoRA adapters', checkpoint.adapters.length > 0 ? checkpoint.adapters.join(', ') : undefined],
+          ['Folders', folders > 1 ? formatCount(folders) : undefined],
           ['On disk', `${plural(checkpoint.sourceFiles, 'file')}, ${formatBytes(checkpoint.sourceBytes)}`],
         ]}
       />
@@ -37,6 +48,17 @@ export function Found(props: { readonly checkpoint: CheckpointView; readonly sen
           <span class="code">({problem.code})</span>
         </NoticeBox>
       ))}
+      {lacksShards(checkpoint) && (
+        <div class="add-folder">
+          {props.notice && <NoticeBox tone="problem">{props.notice}</NoticeBox>}
+          <div class="actions">
+            <OpenFolder open={props.add}>Add another folder</OpenFolder>
+            <p class="hint">
+              or drop it on this page. It may be the copy of another disk or node; what was found stays.
+            </p>
+          </div>
+        </div>
+      )}
       <Warnings warnings={warnings} />
       {checkpoint.checks.length > 0 && (
         <Fold summary={checksText(checkpoint.checks)}>

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
-import { canOpenFolders, chosenFiles, type Picked, pickSource, reopen } from '../folders.js';
+import { type Picked, reopen } from '../folders.js';
 import type { Source } from '../state.js';
+import { OpenFolder } from './open-folder.js';
 import { NoticeBox, StageHeading } from './parts.js';
 
 /** The choice of a checkpoint folder. */
@@ -21,13 +22,7 @@ export function Pick(props: {
         </p>
         {props.notice && <NoticeBox tone="problem">{props.notice}</NoticeBox>}
         <div class="actions">
-          {canOpenFolders() ? (
-            <button type="button" class="primary" onClick={() => open(pickSource())}>
-              Choose a folder
-            </button>
-          ) : (
-            <FolderInput open={open} />
-          )}
+          <OpenFolder open={open}>Choose a folder</OpenFolder>
           <button type="button" onClick={() => open(Promise.resolve(sample()))}>
             Try a sample
           </button>
@@ -74,24 +69,6 @@ const EXAMPLE = `my-run/
 └─ global_step1000/
    ├─ …_model_states.pt
    └─ …_optim_states.pt`;
-
-/** The road of browsers that cannot open folders in place. */
-function FolderInput({ open }: { readonly open: (picking: Promise<Picked<Source>>) => void }): JSX.Element {
-  return (
-    <label class="button primary">
-      Choose a folder
-      <input
-        type="file"
-        name="folder"
-        class="visually-hidden"
-        ref={(input) => {
-          if (input) input.webkitdirectory = true;
-        }}
-        onChange={({ currentTarget: { files } }) => files && open(Promise.resolve(chosenFiles(files)))}
-      />
-    </label>
-  );
-}
 
 /** The small checkpoint that is served beside the page. */
 function sample(): Source {

@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
 import type { Notice } from '../../index.js';
 import type { CheckpointView, PlanView } from '../../worker/protocol.js';
+import type { Picked } from '../folders.js';
 import { formatBytes, plural } from '../format.js';
-import { lastPlan, obstacle, type PlanState, type Send } from '../state.js';
+import { lastPlan, obstacle, type PlanState, type Send, type Source } from '../state.js';
 import { DestinationZone } from './destination.js';
 import { Found } from './found.js';
 import { Options } from './options.js';
@@ -10,7 +11,12 @@ import { AliasesFold, FileList, NoticeBox, SkippedFold, StageHeading, Warnings }
 import { TensorTable } from './tensors.js';
 
 /** What was found, the choices, and exactly what will be written. */
-export function Plan({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
+export function Plan(props: {
+  readonly state: PlanState;
+  readonly send: Send;
+  readonly add: (picking: Promise<Picked<Source>>) => void;
+}): JSX.Element {
+  const { state, send, add } = props;
   const { checkpoint, planning } = state;
   const plan = lastPlan(state);
   const usable = checkpoint.problems.length === 0;
@@ -22,7 +28,7 @@ export function Plan({ state, send }: { readonly state: PlanState; readonly send
           Another folder
         </button>
       </div>
-      <Found checkpoint={checkpoint} send={send} />
+      <Found checkpoint={checkpoint} source={state.source} notice={state.notice} send={send} add={add} />
       <div class={usable ? 'plan-columns' : ''}>
         {usable && (
           <section class="card output" aria-labelledby="output" aria-busy={planning.kind === 'working'}>

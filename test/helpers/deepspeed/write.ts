@@ -356,7 +356,9 @@ export function fragmentAddress(start: number, numel: number): Py {
 function zero3State(spec: CheckpointSpec, rank: number): PyMap {
   const { masterDtype = 'F32', modelDtype } = spec;
   const groups = zero3Groups(spec);
-  const tensors = groups.map((group, g) => shareTensor(spec, isSwapped(spec, g) ? [] : group, rank, masterDtype, 'weights'));
+  const tensors = groups.map((group, g) =>
+    shareTensor(spec, isSwapped(spec, g) ? [] : group, rank, masterDtype, 'weights'),
+  );
   const moments = adam(
     spec,
     tensors.map(({ shape }) => sizeOf({ shape })),

@@ -2,7 +2,16 @@ import { describe, expect, it } from 'vitest';
 import { resolveOptions } from '../../../src/plan/options.js';
 import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
-import { type Event, obstacle, type PlanState, reduce, type Source, START, type State } from '../../../src/ui/state.js';
+import {
+  type Event,
+  lacksShards,
+  obstacle,
+  type PlanState,
+  reduce,
+  type Source,
+  START,
+  type State,
+} from '../../../src/ui/state.js';
 import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/protocol.js';
 
 const source: Source = { name: 'run', ref: { kind: 'sample', url: 'https://example.org/sample/' } };
@@ -157,6 +166,40 @@ describe('another tag', () => {
       stage: 'plan',
       choices: { dtype: 'bf16' },
     });
+  });
+});
+
+describe('another folder', () => {
+  const third: Source = { name: 'third', ref: { kind: 'files', name: 'third', files: [] } };
+  const missing = { kind: 'missing-shard', code: 'missing-optim-rank', message: '', advice: '', facts: {} } as const;
+
+  it('is read together with those before it, at the tag that was read', () => {
+    const first = reach(...READY, { type: 'added', source: other });
+    const name = 'run';
+    const several = { name, ref: { kind: 'several', parts: [source.ref, other.ref] } };
+    expect(first).toMatchObject({ stage: 'inspecting', source: several, tag: 'global_step3' });
+    const state = reach(
+      ...READY,
+      { type: 'added', source: other },
+      { type: 'inspected', checkpoint },
+      { type: 'added', source: third },
+    );
+    expect(state).toMatchObject({ source: { ref: { parts: [source.ref, other.ref, third.ref] } } });
+  });
+
+  it('keeps choices and destination, and leads back to the plan when it fails', () => {
+    const added: Event[] = [...READY, { type: 'chose', choices: { dtype: 'bf16' } }, { type: 'added', source: other }];
+    expect(planState(...added, { type: 'inspected', checkpoint })).toMatchObject({
+      choices: { dtype: 'bf16' },
+      destination,
+    });
+    expect(reach(...added, { type: 'failed', failure }, { type: 'back' })).toMatchObject({ stage: 'plan', source });
+  });
+
+  it('is asked for where shards are missing alone', () => {
+    expect(lacksShards({ problems: [missing] })).toBe(true);
+    expect(lacksShards({ problems: [{ ...missing, kind: 'inconsistent' }] })).toBe(false);
+    expect(lacksShards({ problems: [] })).toBe(false);
   });
 });
 

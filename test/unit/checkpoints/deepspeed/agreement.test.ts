@@ -6,6 +6,7 @@ import {
   PyFloat,
   type PyMap,
   type PyOrdered,
+  PyRaw,
   PyTuple,
   tensorOf,
 } from '../../../helpers/deepspeed/python.js';
