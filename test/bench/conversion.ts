@@ -11,6 +11,7 @@ import { type Precision, verifyOutput } from './checkpoint/expected.js';
 import type { Context, Figure, Row } from './measurement.js';
 import { runOrThrow, runProcess } from './process.js';
 import { type Conversion, OUTPUT_NAME, type Road } from './roads/road.js';
+import { warmer } from './warm.js';
 
 /** What is converted, and how. */
 export interface Configuration {
@@ -20,7 +21,7 @@ export interface Configuration {
 }
 
 /**
- * Wall time against `cp` of the very output, and peak memory. The first conversion warms the page cache, is verified
+ * Wall time against `cp` of the very output, and peak memory, with a warm page cache. The first conversion is verified
  * tensor by tensor and gives the file to copy; the timed ones must give the same bytes. Conversions and copies alternate,
  * the one and the other going first by turns, and each ratio is of neighbours.
  */
@@ -75,9 +76,11 @@ async function measured(
   const subject = subjectOf(configuration);
   const [first, again] = [join(context.work, 'first'), join(context.work, 'again')];
   const failures: string[] = [];
+  const warm = await warmer(checkpoint.path, precision);
   const convertTo = async (folder: string): Promise<Conversion> => {
     mkdirSync(folder);
     await flush();
+    warm();
     return road.convert(checkpoint.path, folder, precision);
   };
   try {
