@@ -14,6 +14,7 @@ import { inspectDeepspeed } from './deepspeed/inspect.js';
 import { findGathered, withGathered } from './gathered.js';
 import type { CheckReport, Companion, Inventory, Notice, SourceFile, TagChoice } from './inventory.js';
 import type { InspectOptions } from './options.js';
+import { inspectPartial } from './partial.js';
 import { adapterNames } from './peft-names.js';
 
 /**
@@ -28,7 +29,7 @@ export async function inspect(tree: FileTree, options: InspectOptions = {}): Pro
   const { signal } = options;
   const found = await findTags(tree, signal);
   const { tag, warnings } = chooseTag(found, tree.name, options.tag);
-  const read = await inspectDeepspeed(tree, tag, options);
+  const read = await (options.partial ? inspectPartial : inspectDeepspeed)(tree, tag, options);
   // A folder picked at the tag itself has nothing beside it; its own files are the only candidates.
   const beside = parentPath(tag.path);
   const adapters = adapterNames(read.tensors.map(({ name }) => name));

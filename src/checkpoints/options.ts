@@ -9,6 +9,11 @@ export interface InspectOptions {
   readonly tpRules?: readonly TpRule[];
   /** Take the shards of this tensor-parallel rank alone, as they are. Default: the shards of all ranks are joined. */
   readonly tpRank?: number;
+  /**
+   * Do without the optimizer files where they are missing or damaged and the model file has a copy of every weight (stage 1
+   * and 2). The warning `partial` says so. A whole checkpoint is read as ever. Default false.
+   */
+  readonly partial?: boolean;
   readonly signal?: AbortSignal;
   /** Called after each file that was opened. */
   readonly onProgress?: (progress: InspectProgress) => void;

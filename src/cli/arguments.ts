@@ -29,6 +29,8 @@ export interface Common {
   /** Further folders with shards of the same checkpoint. */
   readonly also: readonly string[];
   readonly tag: string | undefined;
+  /** Do without optimizer files that are missing or damaged. */
+  readonly partial: boolean;
   /** How a model that is cut by tensor parallelism is read. */
   readonly reading: Pick<InspectOptions, 'tpRules' | 'tpRank'>;
   readonly json: boolean;
@@ -63,6 +65,8 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
   --tp-rank RANK                  take the shards of one tensor-parallel rank alone
   --also FOLDER                   another folder with shards of the checkpoint, from another disk or node; may be repeated
   --tag TAG                       checkpoint to read (default: the one that the file "latest" names)
+  --partial                       where optimizer files are missing or damaged, write the copies in the model file, which
+                                  has them at the precision of the training (ZeRO-1 and ZeRO-2)
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
   --dry-run                       show what would be written, and stop
@@ -88,12 +92,14 @@ export function parseCommand(args: readonly string[]): Command {
   const common: Common = {
     also: values.also ?? [],
     tag: values.tag,
+    partial: values.partial,
     reading: readingOf(values),
     json: values.json,
     quiet: values.quiet,
   };
   if (verifies) {
     if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
+    if (values.partial) throw usage('options-contradict', '--partial is not for verify: it compares with masters.');
     return { kind: 'verify', checkpoint, weights: out, ...common };
   }
   if (out === undefined) return { kind: 'inspect', checkpoint, ...common };
@@ -208,6 +214,7 @@ function parse(args: readonly string[]) {
         'tp-rule': { type: 'string', multiple: true },
         'tp-rank': { type: 'string' },
         also: { type: 'string', multiple: true },
+        partial: { type: 'boolean', default: false },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
         'no-verify': { type: 'boolean', default: false },

@@ -46,7 +46,8 @@ try {
 
 async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>): Promise<void> {
   const { tree, tag } = await openCheckpoint(command);
-  const inventory = await inspect(tree, { signal: cancel.signal, ...tag, ...command.reading });
+  const { partial, reading } = command;
+  const inventory = await inspect(tree, { signal: cancel.signal, partial, ...tag, ...reading });
   process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
   const [problem] = inventory.problems;
   if (problem) process.exitCode = EXIT_CODES[problem.kind];
@@ -56,7 +57,7 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
   for (const folder of [command.checkpoint, ...command.also]) await refuseInput(folder, command.out);
   const { tree, tag } = await openCheckpoint(command);
   const { signal } = cancel;
-  const inventory = await inspect(tree, { signal, ...tag, ...command.reading });
+  const inventory = await inspect(tree, { signal, partial: command.partial, ...tag, ...command.reading });
   const made = plan(inventory, command.plan);
   if (command.dryRun) {
     process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));

@@ -9,6 +9,7 @@ import { mapBounded } from '../base/concurrent.js';
 import { bytesOf, type DType, isFloat, isTarget } from '../base/dtype.js';
 import { assert, isUnshardError } from '../base/errors.js';
 import { forEachRun } from '../base/slice.js';
+import type { Proof } from '../checkpoints/inventory.js';
 import type { Plan, PlannedTensor } from '../plan/plan.js';
 import type { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';

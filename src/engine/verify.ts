@@ -201,6 +201,7 @@ function comparisonPlan(inventory: Inventory, weights: WeightSet, pairs: readonl
   const tensors = pairs.map(({ name, entry, weight }): PlannedTensor => {
     const { shape: _, ...bits } = weight;
     const { dtype, pieces, flip } = entry.stored;
+    const compute = entry.meanOf ? { compute: { kind: 'mean', of: entry.meanOf } as const } : {};
     return {
       name,
       shape: entry.shape,
@@ -210,6 +211,7 @@ function comparisonPlan(inventory: Inventory, weights: WeightSet, pairs: readonl
       fromCopy: false,
       ...(flip === undefined ? {} : { flip }),
       pieces,
+      ...compute,
       proofs: [{ check: 'weights', ...bits }],
     };
   });

@@ -106,6 +106,7 @@ export function workOf(plan: Plan, tile: Tile): TileWork {
     const tensor = part.kind === 'tensor' ? part.tensor : -1;
     if (bits.compute) {
       computations.push({ tensor, ...range, at, length });
+      for (const proof of bits.proofs) proofs.add(proof, tensor, range, at);
       continue;
     }
     if (bits.from === bits.to) {
@@ -215,7 +216,7 @@ class ProofLayout {
    * to know where they lie in the input, for tensors that are converted.
    */
   add(proof: Proof, tensor: number, range: ElementRange, outputAt: number): Placed[] {
-    const { from, to, flip } = plannedTensor(this.#plan, tensor);
+    const { from, to, flip, compute } = plannedTensor(this.#plan, tensor);
     const { dtype } = proof;
     const size = bytesOf(dtype);
     // Aligned, so that what is compared can be seen as words.
@@ -232,6 +233,7 @@ class ProofLayout {
       this.comparisons.push({ ...whole, against: 'output', againstAt: outputAt, flips: stored });
       return [];
     }
+    assert(!compute, 'a computed tensor can only be compared as it is written');
     if (from === to) {
       const placed = this.jobs.add('output', { from, to: dtype }, at, range.count, tensor);
       placed({ at: 0, length: range.count * bytesOf(from) }, outputAt);

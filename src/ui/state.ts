@@ -45,6 +45,8 @@ export interface InspectingState {
   readonly source: Source;
   /** Absent for the one that the checkpoint names as its latest. */
   readonly tag?: string;
+  /** Do without optimizer files that are missing or damaged. */
+  readonly partial: boolean;
   readonly progress?: InspectProgress;
   /** Where a cancel or a failure leads back to: the plan, when another tag or a further folder is looked at. */
   readonly from: PickState | PlanState;
@@ -64,6 +66,8 @@ export interface PlanState {
   readonly stage: 'plan';
   readonly source: Source;
   readonly checkpoint: CheckpointView;
+  /** The user asked to do without optimizer files that are missing or damaged. */
+  readonly partial: boolean;
   readonly choices: Choices;
   readonly planning: Planning;
   readonly destination?: Destination;
@@ -102,6 +106,8 @@ export interface FailedState {
   readonly stage: 'failed';
   readonly failure: Failure;
   readonly from: PickState | PlanState;
+  /** What was read when a damaged file was met: the rest may be had without it. */
+  readonly retry?: Pick<InspectingState, 'source' | 'tag'>;
 }
 
 /** The page. */
@@ -116,6 +122,8 @@ export type Event =
   /** A further folder with shards of the checkpoint. */
   | { readonly type: 'added'; readonly source: Source }
   | { readonly type: 'tag'; readonly tag: string }
+  /** Read again, with or without what is missing or damaged. */
+  | { readonly type: 'partial'; readonly partial: boolean }
   | { readonly type: 'notice'; readonly message: string }
   | { readonly type: 'inspect-progress'; readonly progress: InspectProgress }
   | { readonly type: 'inspected'; readonly checkpoint: CheckpointView }
@@ -147,7 +155,9 @@ export const START: State = { stage: 'pick' };
 export function reduce(state: State, event: Event): State {
   switch (event.type) {
     case 'opened':
-      return state.stage === 'running' ? state : { stage: 'inspecting', source: event.source, from: { stage: 'pick' } };
+      return state.stage === 'running'
+        ? state
+        : { stage: 'inspecting', source: event.source, partial: false, from: { stage: 'pick' } };
     case 'restart':
       return state.stage === 'running' ? state : START;
     case 'notice':
@@ -166,6 +176,9 @@ export function reduce(state: State, event: Event): State {
     case 'report':
       return event.type === 'back' ? withoutDestination(state.from) : state;
     case 'failed':
+      if (event.type === 'partial' && state.retry) {
+        return { stage: 'inspecting', ...state.retry, partial: event.partial, from: state.from };
+      }
       return event.type === 'back' ? state.from : state;
   }
 }
@@ -179,15 +192,27 @@ function reduceInspecting(state: InspectingState, event: Event): State {
     case 'cancelled':
       return state.from;
     case 'failed':
-      return { stage: 'failed', failure: event.failure, from: state.from };
+      return { stage: 'failed', failure: event.failure, from: state.from, ...retryOf(state, event.failure) };
     default:
       return state;
   }
 }
 
+function retryOf({ source, tag, partial }: InspectingState, failure: Failure): Pick<FailedState, 'retry'> {
+  if (partial || failure.kind !== 'bad-file') return {};
+  return { retry: { source, ...(tag === undefined ? {} : { tag }) } };
+}
+
 /** The plan stage of a checkpoint. Another tag of the same folder, or a further folder, keeps choices and destination. */
-function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): PlanState {
-  const fresh = { stage: 'plan', source, checkpoint, planning: { kind: 'working' }, overwrite: false } as const;
+function planOf({ source, partial, from }: InspectingState, checkpoint: CheckpointView): PlanState {
+  const fresh = {
+    stage: 'plan',
+    source,
+    checkpoint,
+    partial,
+    planning: { kind: 'working' },
+    overwrite: false,
+  } as const;
   if (from.stage === 'pick') return { ...fresh, choices: choicesFor(DEFAULT_CHOICES, checkpoint), converters: {} };
   const { converters, destination } = from;
   const choices = choicesFor(from.choices, checkpoint);
@@ -196,17 +221,24 @@ function planOf({ source, from }: InspectingState, checkpoint: CheckpointView): 
 
 function reducePlan(state: PlanState, event: Event): State {
   switch (event.type) {
-    case 'added': {
-      const { tag } = state.checkpoint;
+    case 'added':
       return {
         stage: 'inspecting',
         source: join(state.source, event.source),
-        tag: tag.path || tag.tag,
+        tag: tagOf(state),
+        partial: false,
         from: state,
       };
-    }
     case 'tag':
-      return { stage: 'inspecting', source: state.source, tag: event.tag, from: state };
+      return { stage: 'inspecting', source: state.source, tag: event.tag, partial: false, from: state };
+    case 'partial':
+      return {
+        stage: 'inspecting',
+        source: state.source,
+        tag: tagOf(state),
+        partial: event.partial,
+        from: state,
+      };
     case 'chose':
       return choose(state, { ...state.choices, ...event.choices });
     case 'planned':
@@ -231,10 +263,20 @@ function reducePlan(state: PlanState, event: Event): State {
   }
 }
 
+function tagOf({ checkpoint: { tag } }: PlanState): string {
+  return tag.path || tag.tag;
+}
+
 /** A checkpoint with one more folder of shards. */
 function join({ name, ref }: Source, added: Source): Source {
   const parts = ref.kind === 'several' ? ref.parts : [ref];
   return { name, ref: { kind: 'several', parts: [...parts, added.ref] } };
+}
+
+/** True where the model file may have a copy of what the optimizer files lack, or was already taken for it. */
+export function offersPartial({ partial, checkpoint }: Pick<PlanState, 'partial' | 'checkpoint'>): boolean {
+  const hasCopies = checkpoint.layout === 'deepspeed-zero1' || checkpoint.layout === 'deepspeed-zero2';
+  return partial || (hasCopies && checkpoint.problems.length > 0);
 }
 
 /** How many folders a checkpoint is read from. */

@@ -16,6 +16,7 @@ import type {
   ConvertProgress,
   EngineApi,
   InputRef,
+  InspectChoice,
   Outcome,
   OutputRef,
   PlanView,
@@ -31,7 +32,7 @@ export interface JobOptions<P> {
 /** The engine, as the page sees it. Failures are `UnshardError`s, a cancel is an `AbortError`. */
 export interface Engine {
   /** Looks into a folder. `plan`, `collisions` and `run` speak of the checkpoint inspected last. */
-  inspect(input: InputRef, options?: JobOptions<InspectProgress> & { readonly tag?: string }): Promise<CheckpointView>;
+  inspect(input: InputRef, options?: JobOptions<InspectProgress> & InspectChoice): Promise<CheckpointView>;
   plan(options: PlanOptions): Promise<PlanView>;
   collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
   /** What a choice of backend comes to here; undefined where it cannot be had. */
@@ -52,7 +53,7 @@ export const CANCEL_GRACE_MS = 30_000;
 export function openEngine(spawn: () => EngineWorker, graceMs = CANCEL_GRACE_MS): Engine {
   registerErrorHandler();
   let live: Live | undefined = start(spawn());
-  let inspected: { readonly input: InputRef; readonly tag: string | undefined; readonly by: Live } | undefined;
+  let inspected: { readonly input: InputRef; readonly choice: InspectChoice; readonly by: Live } | undefined;
 
   function worker(): Live {
     if (!live || live.dead) live = start(spawn());
@@ -79,19 +80,19 @@ export function openEngine(spawn: () => EngineWorker, graceMs = CANCEL_GRACE_MS)
 
   async function inspect(
     input: InputRef,
-    { tag, signal, onProgress = ignore }: JobOptions<InspectProgress> & { readonly tag?: string } = {},
+    { signal, onProgress = ignore, ...choice }: JobOptions<InspectProgress> & InspectChoice = {},
   ): Promise<CheckpointView> {
     const by = worker();
-    const view = await call((api) => api.inspect(input, tag, proxy(onProgress)), signal);
-    inspected = { input, tag, by };
+    const view = await call((api) => api.inspect(input, choice, proxy(onProgress)), signal);
+    inspected = { input, choice, by };
     return view;
   }
 
   /** A fresh worker knows of no checkpoint: it inspects the last one again. */
   async function ready(): Promise<void> {
     if (!inspected || inspected.by === worker()) return;
-    const { input, tag } = inspected;
-    await inspect(input, tag === undefined ? {} : { tag });
+    const { input, choice } = inspected;
+    await inspect(input, choice);
   }
 
   return {

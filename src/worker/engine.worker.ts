@@ -42,16 +42,12 @@ function checkpoint(): OpenCheckpoint {
 }
 
 const api: EngineApi = {
-  async inspect(input, tag, onProgress) {
+  async inspect(input, choice, onProgress) {
     const signal = startJob();
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
       const tree = await openInput(input, signal);
-      const inventory = await inspect(tree, {
-        signal,
-        onProgress: progress.push,
-        ...(tag === undefined ? {} : { tag }),
-      });
+      const inventory = await inspect(tree, { signal, onProgress: progress.push, ...choice });
       open = { input, tree, inventory };
       return viewCheckpoint(inventory);
     } finally {

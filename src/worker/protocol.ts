@@ -7,6 +7,7 @@
 
 import type {
   DType,
+  InspectOptions,
   InspectProgress,
   Inventory,
   Origin,
@@ -96,6 +97,9 @@ export interface Collisions {
   readonly sources: readonly string[];
 }
 
+/** What to read of a folder. The tag is the latest where none is named. */
+export type InspectChoice = Pick<InspectOptions, 'tag' | 'partial'>;
+
 /** A run of the plan that the options make of the checkpoint inspected last. */
 export interface RunRequest {
   readonly options: PlanOptions;
@@ -119,7 +123,7 @@ export interface Outcome {
 export interface EngineApi {
   inspect(
     input: InputRef,
-    tag: string | undefined,
+    choice: InspectChoice,
     onProgress: (progress: InspectProgress) => void,
   ): Promise<CheckpointView>;
   plan(options: PlanOptions): Promise<PlanView>;

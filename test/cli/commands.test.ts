@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { cp, mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CLI, temporaryFolder, unshard } from '../helpers/cli.js';
@@ -169,12 +169,12 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('a layout that is not read', async () => {
-    const [folder, out] = [await temporaryFolder(), await temporaryFolder()];
-    await mkdir(join(folder, 'global_step1'));
-    await writeFile(join(folder, 'global_step1/layer_00-model_states.pt'), '');
+    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const file = (name: string) => join(folder, 'global_step3', `${name}_mp_rank_00_model_states.pt`);
+    await cp(file('zero_pp_rank_0'), file('layer_0_expert_0'));
     const { code, stderr } = await unshard(folder, out);
     expect(code).toBe(7);
-    expect(stderr).toContain('layout-pipeline');
+    expect(stderr).toContain('moe-zero3');
     await expectNothing(out);
   });
 

@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { checkpointPath } from '../helpers/fixtures.js';
+import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
+import { readSafetensors } from '../helpers/safetensors.js';
 import { emptyFolder } from './session.js';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -40,6 +41,21 @@ describe('npm run browser', () => {
     expect(readdirSync(output).sort()).toEqual(files.map(({ path }: { path: string }) => path).sort());
     expect(readdirSync(output)).toContain('pytorch_model.bin');
     expect(readdirSync(pictures)).toContain('1-pick.png');
+  });
+
+  it('takes the options of the command line that say what is written', async () => {
+    const output = emptyFolder();
+    const choice = ['--adapter-only', '--include', '*.lora_A.*', '--exclude', '*.layers.0.*', '--dtype-for', '*=fp16'];
+    const { code, stderr } = await browser(checkpointPath('lora-zero2-bf16-w2'), output, ...choice, '--no-verify');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const { tensors } = readSafetensors(readFileSync(join(output, 'adapter_model.safetensors')));
+    const expected = Object.entries(expectedOf('lora-zero2-bf16-w2').tensors).flatMap(([name, { sha256 }]) =>
+      name.includes('.lora_A.') && !name.includes('.layers.0.')
+        ? [[name.replace('.default.', '.'), sha256.fp16] as const]
+        : [],
+    );
+    expect(expected.length).toBeGreaterThan(1);
+    expect(new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]))).toEqual(new Map(expected));
   });
 
   it('fails with the words of the page', async () => {

@@ -19,6 +19,7 @@ export { convertInPage, openPage, type PageConversion, PageFailure } from './dri
 const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
 
   --also FOLDER           another folder with shards of the checkpoint; may be repeated
+  --partial               do without optimizer files that are missing or damaged
   --tag TAG               tag to convert (default: the latest)
   --dtype DTYPE           fp32, fp16, bf16 or keep
   --dtype-for P=DTYPE     precision of tensors whose name matches the pattern P; may be repeated
@@ -48,6 +49,7 @@ async function main(): Promise<void> {
     allowPositionals: true,
     options: {
       also: { type: 'string', multiple: true },
+      partial: { type: 'boolean' },
       tag: { type: 'string' },
       dtype: { type: 'string' },
       'dtype-for': { type: 'string', multiple: true },
@@ -91,6 +93,7 @@ async function main(): Promise<void> {
       verify: values['no-verify'] ? false : undefined,
     }),
     checkpoint: realpathSync(checkpoint),
+    partial: values.partial ?? false,
     also: (values.also ?? []).map((folder) => realpathSync(folder)),
     output: realpathSync(output),
   };

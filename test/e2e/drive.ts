@@ -42,6 +42,8 @@ export interface PageConversion extends PageOptions {
   readonly checkpoint: string;
   /** Further folders with shards of the checkpoint, added one after another. */
   readonly also?: readonly string[];
+  /** Do without optimizer files that are missing or damaged. */
+  readonly partial?: boolean;
   /** A folder that is there. */
   readonly output: string;
   /** Called with each stage that the page comes to, once it has settled. */
@@ -89,6 +91,22 @@ export async function openCheckpoint(page: Page, checkpoint: string, also: reado
     await dropFolders(page, 'main', [folder]);
     await page.locator(`main[data-state="failed"], [data-folders="${i + 1}"]`).waitFor();
   }
+  await planOrFailure(page);
+}
+
+/** Opens a checkpoint, and where that cannot be done, asks to do without the optimizer files. @throws PageFailure */
+async function openPartial(page: Page, checkpoint: string, also: readonly string[] = []): Promise<void> {
+  try {
+    return await openCheckpoint(page, checkpoint, also);
+  } catch (error) {
+    const box = page.locator('input[name="partial"]');
+    const button = page.getByRole('button', { name: 'Try without the optimizer files' });
+    if (!(error instanceof PageFailure)) throw error;
+    if (await button.isVisible()) await button.click();
+    else if (await box.isVisible()) await box.click();
+    else throw error;
+  }
+  await page.locator('main[data-state="failed"], main:has(input[name="partial"]:checked)').waitFor();
   await planOrFailure(page);
 }
 
@@ -189,12 +207,13 @@ export async function readReport(page: Page): Promise<Report> {
 
 /** The whole road from a checkpoint on disk to files on disk. Starts from the page's first stage, whatever it shows. */
 export async function convertInPage(page: Page, conversion: PageConversion): Promise<Report> {
-  const { checkpoint, also, output, onStage = async () => {}, overwrite = false } = conversion;
+  const { checkpoint, also, partial = false, output, onStage = async () => {}, overwrite = false } = conversion;
   await page.reload();
   await reachStage(page, 'pick');
   await onStage('pick');
   try {
-    await openCheckpoint(page, checkpoint, also);
+    if (partial) await openPartial(page, checkpoint, also);
+    else await openCheckpoint(page, checkpoint, also);
     await setOptions(page, conversion);
     await chooseDestination(page, output);
     await onStage('plan');

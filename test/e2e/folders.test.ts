@@ -47,6 +47,15 @@ describe('a checkpoint on several nodes', () => {
     expect(await add.count()).toBe(0);
   });
 
+  it('never replaces a file of any of the folders', async () => {
+    const [checkpoint, second] = [node(0), node(1)];
+    const also = [second, join(node(2), TAG)];
+    const before = readFileSync(join(second, 'config.json'), 'utf8');
+    const refused = convertInPage(session.page, { checkpoint, also, output: second, overwrite: true });
+    await expect(refused).rejects.toThrow('config.json in this folder belongs to the checkpoint');
+    expect(readFileSync(join(second, 'config.json'), 'utf8')).toBe(before);
+  });
+
   it('goes back to what was found where an added folder contradicts it', async () => {
     const { page, url } = session;
     const [first, second] = [node(0), node(1)];

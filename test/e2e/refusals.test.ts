@@ -1,7 +1,8 @@
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkpointPath } from '../helpers/fixtures.js';
+import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
+import { readSafetensors } from '../helpers/safetensors.js';
 import {
   chooseDestination,
   convertInPage,
@@ -62,6 +63,21 @@ describe('a damaged checkpoint', () => {
       await session.page.getByRole('button', { name: 'Choose another folder' }).click();
       await reachStage(session.page, 'pick');
     }
+  });
+
+  it.each([
+    ['missing', (file: string) => rmSync(file)],
+    ['truncated', (file: string) => truncateSync(file, 40_000)],
+  ])('with a %s rank gives the copies of the model file where that is asked for, and says so', async (_, damage) => {
+    const checkpoint = copyOf(NAME);
+    damage(join(checkpoint, 'global_step3', RANK_1));
+    const output = emptyFolder();
+    const report = await convertInPage(session.page, { checkpoint, output, dtype: 'bf16', partial: true });
+    const { tensors } = readSafetensors(readFileSync(join(output, 'model.safetensors')));
+    const expected = Object.entries(expectedOf(NAME).tensors).map(([name, { sha256 }]) => [name, sha256.bf16]);
+    expect([...tensors].map(([name, { sha256 }]) => [name, sha256]).sort()).toEqual(expected.sort());
+    expect(report.warnings.map(({ code }) => code)).toContain('partial');
+    expect(await session.page.locator('h1').textContent()).toBe('Written, but 1 check failed');
   });
 
   it('with a flipped bit fails in the run, leaves no file, and keeps the choices', async () => {

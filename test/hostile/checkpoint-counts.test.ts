@@ -178,7 +178,6 @@ describe('shares of stage 3', () => {
   test.each([
     ['one fewer', 6],
     ['one more', 8],
-    ['none, as where they lie on NVMe', 0],
   ])('are %s', async (_, length) => {
     const edit = slice(SHARES, 0, 1, (tensor) => resized(tensor, length));
     expect(await problemsIn(small(3, edit))).toEqual([

@@ -90,6 +90,8 @@ describe('a field of an optimizer file that is not what it must be', () => {
     ],
     [3, 'fp32_flat_groups', new Map(), '', 'a list', 'a dict'],
     [3, 'partition_count', true, '', 'a whole number of 0 or more', 'boolean true'],
+    [2, 'local_sub_partitions_of_fp32_groups', [1], '[0]', 'a list', 'number 1'],
+    [2, 'local_sub_partitions_of_fp32_groups', [[null]], '[0][0]', 'a tensor', 'None'],
     [2, 'partition_count', [1.5], '[0]', 'a whole number of 0 or more', 'number 1.5'],
   ])('at stage %i: %s = %j', async (stage, field, value, at, expected, found) => {
     const fractional = Array.isArray(value) && value[0] === 1.5 ? [new PyCall('decimal', 'Decimal', ['1.5'])] : value;
@@ -130,24 +132,41 @@ describe('a field of an optimizer file that is not what it must be', () => {
 });
 
 describe('shapes that are nowhere', () => {
-  test.each([
-    [2, MODEL],
-    [3, modelOf(0)],
-  ] as const)('are refused with the version (stage %i)', async (stage, file) => {
-    const spec = small(stage, { editModel: (root) => root.set('param_shapes', null) });
+  test('are refused with the version at stage 3, where the state dict is hollow', async () => {
+    const spec = small(3, { editModel: (root) => root.set('param_shapes', null) });
     expect(await refusalOf(spec)).toMatchObject({
       kind: 'unsupported',
       code: 'param-shapes-missing',
-      facts: { file, found: '0.17.0' },
+      facts: { file: modelOf(0), found: '0.17.0' },
     });
   });
 
-  test('are those of all groups in one dict, before 0.5.4', async () => {
-    expect(await refusalOf(small(2, { version: '0.5.3' }))).toMatchObject({
-      code: 'param-shapes-missing',
-      facts: { file: MODEL, found: '0.5.3' },
+  test('are those of the state dict at stage 2, where its bits prove it', async () => {
+    const editModel = (root: PyMap) => root.set('param_shapes', null);
+    const editOptim = (_: PyMap, state: PyMap) => state.delete('param_slice_mappings');
+    expect(await problemsIn(small(2, { editModel, editOptim }))).toEqual([]);
+    const other = (root: PyMap) => {
+      editModel(root);
+      const module = root.get('module');
+      if (!(module instanceof PyOrdered)) throw new Error('no state dict');
+      module.map.set('norm.weight', tensorOf('BF16', [4], new Uint8Array(8).fill(0x3f), 'copy'));
+    };
+    expect(await problemsIn(small(2, { editModel: other, editOptim }))).toEqual([
+      { code: 'flat-order-unproven', facts: { file: optimOf(0), other: MODEL, found: '0.17.0' } },
+    ]);
+  });
+
+  test.each<[value: Py, at: string, expected: string, found: string]>([
+    [7, '', 'a dict', 'number 7'],
+    [new Map([['w', 5]]), '["w"]', 'a list', 'number 5'],
+    [[7], '[0]', 'a dict', 'number 7'],
+  ])('are %j in the optimizer file', async (value, at, expected, found) => {
+    const spec = small(2, { version: '0.5.3', editOptim: (root) => root.set('param_shapes', value) });
+    const file = 'global_step7/zero_pp_rank_0_mp_rank_00_optim_states.pt';
+    expect(await refusalOf(spec)).toMatchObject({
+      code: 'bad-field',
+      facts: { file, field: `param_shapes${at}`, expected, found },
     });
-    expect(await problemsIn(small(2, { version: '0.5.4' }))).toEqual([]);
   });
 });
 

@@ -1,53 +1,47 @@
 import { describe, expect, test } from 'vitest';
-import { inspect } from '../../src/checkpoints/inspect.js';
-import { memoryTree } from '../../src/io/memory.js';
-import { problemsIn } from '../helpers/deepspeed/check.js';
-import { MODEL, small } from '../helpers/deepspeed/small.js';
+import { problemsIn, problemsOf } from '../helpers/deepspeed/check.js';
+import { small } from '../helpers/deepspeed/small.js';
 import { writeCheckpoint } from '../helpers/deepspeed/write.js';
-import { rejectionOf } from '../helpers/errors.js';
 
 const FOLDER = 'global_step7';
 const { files } = writeCheckpoint(small(2));
-const model = files[MODEL] ?? new Uint8Array();
 
 /** Every file as that of model-parallel rank 1. */
 const ofRank1 = Object.fromEntries(
   Object.entries(files).map(([path, bytes]) => [path.replace('mp_rank_00', 'mp_rank_01'), bytes]),
 );
 
-test('a model that is not cut is read', async () => {
+test('a model that is not cut by more than ZeRO is read', async () => {
   expect(await problemsIn(small(2))).toEqual([]);
 });
 
-describe('a model that is cut by more than ZeRO is never taken for a whole one', () => {
-  test.each<[what: string, files: Record<string, Uint8Array>, code: string]>([
-    ['two tensor-parallel ranks', { ...files, ...ofRank1 }, 'layout-tensor-parallel'],
-    ['one of them, which is not the first', ofRank1, 'layout-tensor-parallel'],
-    ['layers of a pipeline', { ...files, [`${FOLDER}/layer_01-model_00-model_states.pt`]: model }, 'layout-pipeline'],
-    ['experts', { ...files, [`${FOLDER}/layer_0_expert_3_mp_rank_00_model_states.pt`]: model }, 'layout-moe'],
-    [
-      'experts of an older version',
-      { ...files, [`${FOLDER}/expert_3_mp_rank_00_model_states.pt`]: model },
-      'layout-moe',
-    ],
-    ['optimizers of experts', { ...files, [`${FOLDER}/expp_rank_0_mp_rank_00_optim_states.pt`]: model }, 'layout-moe'],
-  ])('%s', async (_, cut, code) => {
-    expect(await rejectionOf(inspect(memoryTree(cut)))).toMatchObject({
-      kind: 'unsupported',
-      code,
-      facts: { file: FOLDER },
+describe('a part of a model is never taken for the whole', () => {
+  test('where the files of one model-parallel rank are there, and not those of the first', async () => {
+    expect((await problemsOf(ofRank1))[0]).toEqual({
+      code: 'missing-mp-rank',
+      facts: { file: FOLDER, expected: 1, found: 0, missing: '0' },
     });
   });
 
-  test.each([
-    ['mp_world_size', 2, 'layout-tensor-parallel'],
-    ['module', null, 'layout-pipeline'],
-  ] as const)('where only the model file tells: %s', async (field, value, code) => {
-    const spec = small(2, { editModel: (root) => root.set(field, value) });
-    expect(await rejectionOf(inspect(memoryTree(writeCheckpoint(spec).files)))).toMatchObject({
-      kind: 'unsupported',
-      code,
-      facts: { file: FOLDER },
-    });
+  test('where the model file tells of a rank whose files are not there', async () => {
+    expect(await problemsIn(small(2, { editModel: (root) => root.set('mp_world_size', 2) }))).toEqual([
+      { code: 'missing-mp-rank', facts: { file: FOLDER, expected: 2, found: 1, missing: '1' } },
+    ]);
+  });
+
+  test('where there are two ranks, and the model file tells of no tensor parallelism', async () => {
+    expect((await problemsOf({ ...files, ...ofRank1 })).map(({ code }) => code)).toEqual(['parallel-grid']);
+  });
+
+  test('where a pipeline keeps its weights in the files of layers, and those are not there', async () => {
+    const group = [
+      { name: '0.weight', shape: [3, 2] },
+      { name: '4.weight', shape: [5] },
+    ];
+    const withoutState = small(1, { groups: [group], editModel: (root) => root.set('module', null) });
+    expect(await problemsIn(withoutState)).toEqual([
+      { code: 'missing-layer', facts: { file: FOLDER, expected: 2, found: 0, missing: '0, 4' } },
+    ]);
+    expect(await problemsIn(small(1, { groups: [group] }))).toEqual([]);
   });
 });

@@ -208,6 +208,22 @@ describe('what gave wrong or missing weights', () => {
   });
 });
 
+test('a frozen parameter that the model file holds twice, and not alike', async () => {
+  const frozen = [{ name: 'base.weight', shape: [4] }];
+  const twice = (values: readonly number[]) =>
+    small(2, {
+      frozen,
+      editModel(root) {
+        const fragments = root.get('frozen_param_fragments') as PyOrdered;
+        const { storage } = fragments.map.get('base.weight') as TensorView;
+        const bytes = values.length > 0 ? encodeFloats('BF16', values) : storage.bytes;
+        fragments.map.set('base.weight', tensorOf('BF16', [4], bytes.slice(), 'other'));
+      },
+    });
+  expect(await outcomeIn(twice([]))).toBe('converted');
+  expect(await outcomeIn(twice([1, 2, 3, 4]))).toBe('frozen-copy-differs');
+});
+
 describe('what was taken without a word', () => {
   test.each([2, 3] as const)('ranks that count differently (stage %i)', async (stage) => {
     const editOptim = (_: PyMap, state: PyMap, rank: number) => {

@@ -55,6 +55,7 @@ describe('parseCommand', () => {
       verify: false,
       dryRun: true,
       also: [],
+      partial: false,
       tag: 't',
       reading: {},
       json: true,
@@ -94,6 +95,12 @@ describe('parseCommand', () => {
   test('takes further folders', () => {
     expect(parseCommand(['in', '--also', 'a', '--also', 'b'])).toMatchObject({ kind: 'inspect', also: ['a', 'b'] });
     expect(parseCommand(['verify', 'in', 'weights'])).toMatchObject({ kind: 'verify', also: [] });
+  });
+
+  test('takes the wish for a partial recovery, but not to compare with one', () => {
+    expect(parseCommand(['in', 'out', '--partial'])).toMatchObject({ kind: 'convert', partial: true });
+    const refused = detailOf(() => parseCommand(['verify', 'in', 'weights', '--partial']));
+    expect(refused).toMatchObject({ kind: 'usage', code: 'options-contradict' });
   });
 
   test('takes what to make of an adapter', () => {

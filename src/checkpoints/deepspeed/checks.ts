@@ -23,6 +23,20 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
     'several-optim-sets',
     'the-number-of-ranks-differs',
     'partition-count-differs',
+    'mp-world-size-differs',
+    'missing-mp-rank',
+    'stale-mp-ranks',
+    'parallel-grid',
+    'missing-layer',
+    'layer-topology',
+    'missing-expert',
+    'missing-expert-optim',
+    'expert-ranks',
+    'expert-count',
+    'expert-order',
+    'stale-experts',
+    'swap-files-missing',
+    'swap-file-unclear',
   ],
   'root-names': ['root-name-differs'],
   'duplicate-shards': ['duplicate-shard'],
@@ -39,9 +53,27 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
     'ds-config-differs',
     'master-dtype-differs',
   ],
-  'element-counts': ['group-count', 'element-count', 'share-count', 'slice-length', 'shape-differs', 'frozen-fragment'],
+  'element-counts': [
+    'group-count',
+    'element-count',
+    'share-count',
+    'slice-length',
+    'slice-not-flat',
+    'shape-differs',
+    'frozen-fragment',
+    'swap-file-short',
+    'tp-shards-differ',
+  ],
   'slice-mappings': ['slice-mapping'],
-  'names-once': ['name-twice', 'tied-owner', 'buffer-absent', 'name-lost'],
+  'names-once': [
+    'name-twice',
+    'tied-owner',
+    'buffer-absent',
+    'name-lost',
+    'missing-param',
+    'param-unlisted',
+    'tp-name-missing',
+  ],
 };
 
 /** Checks what the files of a model-parallel rank say of themselves, before their tensors are put together. */
@@ -71,19 +103,26 @@ export function checkNames(draft: Draft, models: readonly ModelStates[]): void {
 
 /** One line for each check: those that were made of every part, and those whose only trace is a problem. */
 export function checkReports(draft: Draft, parts: readonly Part[]): CheckReport[] {
-  const made = new Map<string, CheckReport>();
+  const made = new Map<string, CheckReport[]>();
   for (const report of [rankSet(parts), ...draft.checks, elementCounts(draft, parts), namesOnce(draft)]) {
-    const before = made.get(report.id);
-    if (!before || RANK[report.status] > RANK[before.status]) made.set(report.id, report);
+    made.set(report.id, [...(made.get(report.id) ?? []), report]);
   }
-  return [...made.values()].map((report) => {
-    const problem = draft.problems.find(({ code }) => CODES[report.id]?.includes(code));
-    return problem ? { ...report, status: 'failed', detail: problem.message } : report;
+  return [...made.values()].flatMap((reports) => {
+    const problem = draft.problems.find(({ code }) => CODES[reports[0]?.id ?? '']?.includes(code));
+    const report = joined(reports);
+    return report ? [problem ? { ...report, status: 'failed', detail: problem.message } : report] : [];
   });
 }
 
-/** Of the same check of several parts the worst outcome is told. */
-const RANK: Readonly<Record<CheckReport['status'], number>> = { passed: 0, 'not-checkable': 1, failed: 2 };
+/** The reports of one check of several model-parallel ranks as one: the worst is told. */
+function joined(reports: readonly CheckReport[]): CheckReport | undefined {
+  const [worst] = reports.toSorted((a, b) => SEVERITY[b.status] - SEVERITY[a.status]);
+  const alike = reports.filter(({ status }) => status === worst?.status).length;
+  if (!worst || alike === 1) return worst;
+  return { ...worst, detail: `${worst.detail} And so for ${alike - 1} more model-parallel ranks.` };
+}
+
+const SEVERITY: Readonly<Record<CheckReport['status'], number>> = { passed: 0, 'not-checkable': 1, failed: 2 };
 
 function rankSet(parts: readonly Part[]): CheckReport {
   const optims = parts.reduce((sum, part) => sum + part.optims.length, 0);
@@ -99,7 +138,7 @@ function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport
   if (slices.length === 0) return { id, status: 'not-checkable', detail: 'There are no flat buffers of masters.' };
   if (problems.length > 0) return notReached(id);
   const stored = slices.reduce((sum, { numel }) => sum + numel, 0);
-  const detail = `${slices.length} slices of flat buffers hold ${stored} elements: those of their parameters and the padding that belongs to them.`;
+  const detail = `Slices of flat buffers: ${slices.length}. They hold ${stored} elements: those of their parameters, and the padding that belongs to them.`;
   return { id, status: 'passed', detail };
 }
 

@@ -70,12 +70,15 @@ export async function readExperts(
 /** A model file whose state dict has the experts in it, and whose buffers are those of all experts. */
 export function withExperts(model: ModelStates, experts: Experts): ModelStates {
   if (experts.tensors.size === 0) return model;
-  const bufferNames = model.bufferNames.flatMap((name) => {
-    const [, start = '', , end = ''] = EXPERT.exec(name) ?? [];
-    const count = experts.counts.get(start) ?? 0;
-    return count === 0 ? [name] : Array.from({ length: count }, (_, id) => `${start}${id}${end}`);
-  });
-  return { ...model, module: new Map([...model.module, ...experts.tensors]), bufferNames };
+  // Every rank lists those of its own experts: the same, but for the number.
+  const bufferNames = new Set(
+    model.bufferNames.flatMap((name) => {
+      const [, start = '', , end = ''] = EXPERT.exec(name) ?? [];
+      const count = experts.counts.get(start) ?? 0;
+      return count === 0 ? [name] : Array.from({ length: count }, (_, id) => `${start}${id}${end}`);
+    }),
+  );
+  return { ...model, module: new Map([...model.module, ...experts.tensors]), bufferNames: [...bufferNames] };
 }
 
 /**

@@ -100,7 +100,9 @@ function viewsOf({ module }: ModelStates, params: readonly NamedShape[]): NamedS
   for (const param of params) {
     const tensor = module.get(param[0]);
     if (!tensor || tensor.numel === 0 || !isContiguous(tensor)) continue;
-    storages.set(tensor.storage, [...(storages.get(tensor.storage) ?? []), [param, tensor]]);
+    const views = storages.get(tensor.storage) ?? [];
+    storages.set(tensor.storage, views);
+    views.push([param, tensor]);
   }
   return [...storages.values()].flatMap((views) => {
     const sorted = views.toSorted(([, a], [, b]) => a.offset - b.offset);

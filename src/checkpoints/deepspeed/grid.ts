@@ -8,7 +8,7 @@
 import { UnshardError } from '../../base/errors.js';
 import type { Draft } from './draft.js';
 import { missingMpRanks, oddGrid, staleMpRanks } from './parallel-problems.js';
-import type { LayerShard } from './pipeline.js';
+import { isTied, type LayerShard } from './pipeline.js';
 import { disagree } from './problems.js';
 import type { Part, RankSet } from './rank-set.js';
 import type { ModelStates } from './states.js';
@@ -100,18 +100,18 @@ function rankCount(sets: readonly RankSet[], model: ModelStates | undefined): nu
   return said > 0 ? said : sets.reduce((most, { mp }) => Math.max(most, mp), 0) + 1;
 }
 
-/** Newer files say it. Else layer files bear the rank; else ranks of one stage have the same parameters. */
+/** Newer files say it. Else layer files bear the rank; else ranks of one stage share parameters, and those of others do not. */
 function tensorDegree(sets: readonly RankSet[], layers: readonly LayerShard[], model: ModelStates | undefined): number {
   if (model?.parallel.degrees) return model.parallel.degrees.tensor;
   if (layers.length > 0) return layers.reduce((most, { name }) => Math.max(most, name.tp ?? 0), 0) + 1;
-  const names = sets.map(({ models: [first] }) => [...namesOf(first)].sort().join('\n'));
-  const other = names.findIndex((name) => name !== names[0]);
-  return other > 0 ? other : Math.max(model?.mpWorldSize ?? 0, sets.length, 1);
+  const [names = new Set<string>(), ...others] = sets.map(({ models: [first] }) => namesOf(first));
+  const other = others.findIndex((of) => ![...of].some((name) => names.has(name)));
+  return other >= 0 ? other + 1 : Math.max(model?.mpWorldSize ?? 0, sets.length, 1);
 }
 
 function namesOf(model: ModelStates | undefined): Set<string> {
   const listed = (model?.paramShapes ?? []).flat().map(([name]) => name);
-  return new Set([...listed, ...(model?.module.keys() ?? [])]);
+  return new Set([...listed, ...(model?.module.keys() ?? [])].filter((name) => !isTied(name)));
 }
 
 function compareDegrees(draft: Draft, first: ModelStates | undefined, other: ModelStates): void {

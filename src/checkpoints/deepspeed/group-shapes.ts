@@ -29,7 +29,7 @@ export async function groupShapes(
   const known = model?.paramShapes ?? first?.paramShapes;
   if (known || !model || !first) return known ?? [];
   const recorded = recordedShapes(model, optims);
-  if (recorded?.some((group) => group.length > 0)) return recorded;
+  if (recorded) return recorded;
   const listed = first.listedShapes;
   if (first.stage < 3 && model.module.size > 0) return flatOrder(draft, model, optims, listed, signal);
   if (!listed) throw shapesMissing(model);

@@ -38,7 +38,7 @@ export async function inspectDeepspeed(
   const entries = await tree.list(tag.path);
   const names = entries.flatMap(({ kind, name }) => (kind === 'file' ? (parseShardName(name) ?? []) : []));
   const params = await findUniversal(tree, tag.path, entries, names);
-  const { sources, shards } = await openShards(tree, tag.path, names, options);
+  const { sources, shards, pool } = await openShards(tree, tag.path, names, options);
   try {
     const draft = newDraft();
     const models = shards.flatMap((shard) => (isKind(shard, 'model') ? [modelStates(shard)] : []));
@@ -80,7 +80,7 @@ export async function inspectDeepspeed(
       facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors) },
     };
   } finally {
-    await Promise.all(shards.map((shard) => shard.file.source.close()));
+    await pool.close();
   }
 }
 

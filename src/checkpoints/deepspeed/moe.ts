@@ -8,27 +8,20 @@
 import type { ErrorDetail } from '../../base/errors.js';
 import { numelOf } from '../../base/shape.js';
 import { addPart, bitsOf, type Draft } from './draft.js';
+import { RANK_ORDERS, type RankOrder, ranksOfGroup } from './expert-ranks.js';
 import { type Experts, globalShapes, isExpert, isOnRank } from './experts.js';
 import { dig, type Field, fieldOf, isPresent } from './fields.js';
 import { expertOrder, expertRanks, missingExpertOptim } from './parallel-problems.js';
 import { bitsMatch } from './probe.js';
 import type { Part } from './rank-set.js';
 import { worldSizeOf } from './ranks.js';
+import { recordedShapes } from './recorded-shapes.js';
 import type { GroupShapes, ModelStates, OptimStates } from './states.js';
 import { addZero0 } from './zero0.js';
 import { type FlatGroup, type FlatParam, flatParams, wholeGroups } from './zero12.js';
 
 /** Masters that are compared with expert files, to tell in which order the ranks are. */
 const PROBED_TENSORS = 32;
-
-/**
- * Which experts rank `r` of `world` holds, where those of one expert-parallel rank are cut over `count` ranks. DeepSpeed
- * deals experts out to neighbours; with `use_data_before_expert_parallelism` neighbours hold the same ones.
- */
-const ORDERS: readonly ((r: number, count: number, world: number) => number)[] = [
-  (r, count, world) => r % (world / count),
-  (r, count) => Math.floor(r / count),
-];
 
 /**
  * The flat groups of a model with experts, under the names of the whole model. Which of the two orders of ranks was used is
@@ -44,8 +37,11 @@ export async function expertGroups(
 ): Promise<FlatGroup[]> {
   const file = model.shard.path;
   let problem: ErrorDetail | undefined;
-  for (const order of ORDERS) {
-    const flat = groupsInOrder(file, groups, optims, experts, order);
+  const isListed = (model.paramShapes ?? optims[0]?.paramShapes) !== undefined;
+  for (const order of RANK_ORDERS) {
+    // What the ranks record is read in their order.
+    const ordered = isListed ? groups : (recordedShapes(model, optims, order) ?? groups);
+    const flat = groupsInOrder(file, ordered, optims, experts, order);
     if (!Array.isArray(flat)) {
       draft.problems.push(flat);
       return [];
@@ -59,23 +55,12 @@ export async function expertGroups(
   return [];
 }
 
-/** The ranks of the first expert-parallel rank, in either order. */
-export function firstExpertRanks(optims: readonly OptimStates[], count: number): OptimStates[][] {
-  return ORDERS.map((order) => optims.filter((_, r) => order(r, count, optims.length) === 0));
-}
-
-/** How many ranks group `g` is cut over. One number stands for all groups before 0.5.0. */
-export function ranksOfGroup([first]: readonly OptimStates[], g: number): number {
-  const counts = first?.partitionCounts ?? [];
-  return counts[g] ?? counts[0] ?? 1;
-}
-
 function groupsInOrder(
   file: string,
   groups: GroupShapes,
   optims: readonly OptimStates[],
   experts: Experts,
-  order: (r: number, count: number, world: number) => number,
+  order: RankOrder,
 ): FlatGroup[] | ErrorDetail {
   const world = worldSizeOf(optims);
   const flat: FlatGroup[] = [];

@@ -6,6 +6,7 @@
 
 import { mapBounded } from '../../base/concurrent.js';
 import { readTorchFile } from '../../formats/torch/read.js';
+import { SourcePool } from '../../io/pool.js';
 import type { ByteSource, FileTree } from '../../io/types.js';
 import type { SourceFile } from '../inventory.js';
 import type { InspectOptions } from '../options.js';
@@ -15,31 +16,45 @@ import type { Shard } from './states.js';
 /** Shards opened at once: more does not help a disk or a browser. */
 const OPEN_LANES = 8;
 
-/** Opens every file, in natural order of their names. The caller closes their sources. */
+/** Shards that were read, and the files that they are read from further. */
+export interface OpenShards {
+  readonly sources: SourceFile[];
+  readonly shards: Shard[];
+  readonly pool: SourcePool;
+}
+
+/** Reads the object of every file, in natural order of their names. The caller closes the pool. */
 export async function openShards(
   tree: FileTree,
   folder: string,
   names: readonly ShardName[],
   options: InspectOptions,
-): Promise<{ sources: SourceFile[]; shards: Shard[] }> {
+): Promise<OpenShards> {
   const order = new Intl.Collator('en', { numeric: true });
   const sorted = names.toSorted((a, b) => order.compare(a.name, b.name));
+  const paths = sorted.map(({ name }) => joinPath(folder, name));
   const sources: SourceFile[] = [];
-  const opened: ByteSource[] = [];
+  const pool = new SourcePool((index) => tree.open(paths[index] ?? ''));
   let done = 0;
   try {
     const shards = await mapBounded(sorted, OPEN_LANES, async (name, index): Promise<Shard> => {
-      const path = joinPath(folder, name.name);
-      const source = await tree.open(path);
-      opened.push(source);
-      sources[index] = { path, size: source.size, modified: source.modified };
+      const path = paths[index] ?? '';
+      const { size, modified, name: shown } = await pool.use(index, async (source) => source);
+      sources[index] = { path, size, modified };
+      const source: ByteSource = {
+        name: shown,
+        size,
+        modified,
+        read: (offset, into, signal) => pool.read(index, offset, into, signal),
+        close: async () => undefined,
+      };
       const file = await readTorchFile(source, options.signal);
       options.onProgress?.({ done: ++done, total: sorted.length, file: path });
       return { name, path, source: index, file };
     });
-    return { sources, shards };
+    return { sources, shards, pool };
   } catch (error) {
-    await Promise.all(opened.map((source) => source.close()));
+    await pool.close();
     throw error;
   }
 }

@@ -6,18 +6,26 @@
  */
 
 import { numelOf } from '../../base/shape.js';
-import { firstExpertRanks, ranksOfGroup } from './moe.js';
+import { RANK_ORDERS, type RankOrder, ranksOfGroup } from './expert-ranks.js';
 import { type Fragment, fragmentsOf } from './slice-mappings.js';
 import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states.js';
 
 /**
- * The parameters of each group in flat order, named as the first ranks name them. Undefined where the ranks record nothing,
- * or not what the state dict holds.
+ * The parameters of each group in flat order, named as the ranks of the first experts name them, which are told by `order`;
+ * by default, by either that fits. Undefined where the ranks record nothing, or not what the state dict holds.
  */
-export function recordedShapes(model: ModelStates, optims: readonly OptimStates[]): GroupShapes | undefined {
+export function recordedShapes(
+  model: ModelStates,
+  optims: readonly OptimStates[],
+  ...orders: readonly RankOrder[]
+): GroupShapes | undefined {
+  const tried = orders.length > 0 ? orders : RANK_ORDERS;
   const groups = optims[0]?.flatGroups.map((_, g) => {
     const count = ranksOfGroup(optims, g);
-    const candidates = count < optims.length ? firstExpertRanks(optims, count) : [optims];
+    const candidates =
+      count < optims.length
+        ? tried.map((order) => optims.filter((_, r) => order(r, count, optims.length) === 0))
+        : [optims];
     return candidates.map((ranks) => shapesOf(model, ranks, g)).find((shapes) => shapes !== undefined);
   });
   const known = groups?.flatMap((shapes) => (shapes ? [shapes] : []));
@@ -38,6 +46,8 @@ function shapesOf(model: ModelStates, ranks: readonly OptimStates[], group: numb
       last = name;
     }
   }
+  const holdsElements = ranks.some(({ flatGroups }) => (flatGroups[group]?.numel ?? 0) > 0);
+  if (sizes.size === 0 && holdsElements) return undefined;
   const shapes = [...sizes].flatMap(([name, numel]): NamedShape[] => {
     const shape = model.module.get(name)?.shape;
     return shape && numelOf(shape) === numel ? [[name, shape]] : [];

@@ -128,7 +128,7 @@ export function modelStates(shard: ModelShard): ModelStates {
     isPipeline,
     extraState: isPipeline
       ? []
-      : asNamed(moduleField).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : [])),
+      : entriesOf(moduleField).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : [])),
     bufferNames: optional(fieldOf(root, 'buffer_names'), (field) => asList(field).map(asString)) ?? [],
     paramShapes: optional(shapes, groupShapes),
     placeholderSize: isPresent(shapes) ? 0 : 1,
@@ -245,8 +245,39 @@ function configuredStage(config: Field): number | undefined {
 
 /** The tensors of a state dict by name. */
 function tensorsOf(field: Field): Map<string, TorchTensor> {
-  const entries = asNamed(field).filter(([name, entry]) => !isExtraState(name, entry));
-  return new Map(entries.map(([name, entry]) => [name, asTensor(entry)]));
+  const tensors = new Map<string, TorchTensor>();
+  for (const [name, entry] of entriesOf(field)) {
+    if (isExtraState(name, entry)) continue;
+    if (tensors.has(name)) throw nameTwice(field, name);
+    tensors.set(name, asTensor(entry));
+  }
+  return tensors;
+}
+
+/** Dicts of a state dict that lie in each other. Megatron-LM has 3; what is deeper was not made by a model. */
+const MAX_NESTING = 16;
+
+/**
+ * The entries of a state dict. Megatron-LM puts dicts into dicts, each for a module: their names are joined as those of
+ * modules are. A dict that is met again is left as it is.
+ */
+function entriesOf(field: Field, seen: Set<PyValue | undefined> = new Set(), depth = 1): [string, Field][] {
+  seen.add(field.value);
+  return asNamed(field).flatMap(([name, entry]): [string, Field][] => {
+    const isModule = entry.value instanceof Map && !isExtraState(name, entry) && !seen.has(entry.value);
+    if (!isModule || depth === MAX_NESTING) return [[name, entry]];
+    return entriesOf(entry, seen, depth + 1).map(([inner, value]) => [`${name}.${inner}`, value]);
+  });
+}
+
+function nameTwice({ file, path }: Field, name: string): UnshardError {
+  return new UnshardError({
+    kind: 'inconsistent',
+    code: 'name-twice',
+    message: `${file}: ${path} holds ${name} twice, once in a dict of its own.`,
+    advice: 'The file is damaged or was edited. Take it from the original checkpoint.',
+    facts: { file, tensor: name },
+  });
 }
 
 /** `nn.Module.get_extra_state` may put anything under this name. */

@@ -88,16 +88,14 @@ export function pairSwapFiles(
   const swapped = groups
     .map((shapes, group) => {
       const places = shapes.map(([name]) => position.get(name) ?? Number.NaN);
-      return { group, count: shapes.length, first: Math.min(...places), last: Math.max(...places) };
+      return { group, count: shapes.length, ...endsOf(places) };
     })
     .filter(({ group }) => optim.flatGroups[group]?.numel === 0 && (needs[group] ?? 0) > 0)
     .toSorted((a, b) => a.first - b.first);
   const { swapFiles = [] } = optim;
   if (swapped.length === 0) return new Map();
   if (swapped.length !== swapFiles.length) return missing(optim, swapped.length, swapFiles.length);
-  const files = swapFiles
-    .map((file) => ({ file, first: Math.min(...file.ids), last: Math.max(...file.ids) }))
-    .toSorted((a, b) => a.first - b.first);
+  const files = swapFiles.map((file) => ({ file, ...endsOf(file.ids) })).toSorted((a, b) => a.first - b.first);
   const isClear = areApart(swapped) && areApart(files);
   const [firstGroup, firstFile] = [swapped[0]?.first ?? 0, files[0]?.first ?? 0];
   const pairs = new Map<number, Partition>();
@@ -118,6 +116,13 @@ export function pairSwapFiles(
     pairs.set(group, { source: file.source, offset: 0 });
   }
   return pairs;
+}
+
+function endsOf(places: readonly number[]): { readonly first: number; readonly last: number } {
+  return {
+    first: places.reduce((least, place) => Math.min(least, place), Number.POSITIVE_INFINITY),
+    last: places.reduce((most, place) => Math.max(most, place), Number.NEGATIVE_INFINITY),
+  };
 }
 
 function areApart(ranges: readonly { readonly first: number; readonly last: number }[]): boolean {

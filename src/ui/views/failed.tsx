@@ -4,7 +4,7 @@ import { StageHeading } from './parts.js';
 
 /** What went wrong, what to do, and the way back. */
 export function Failed({ state, send }: { readonly state: FailedState; readonly send: Send }): JSX.Element {
-  const { failure, from } = state;
+  const { failure, from, retry } = state;
   return (
     <section class="card job">
       <StageHeading>{from.stage === 'plan' ? 'That did not work' : 'This folder could not be opened'}</StageHeading>
@@ -19,6 +19,11 @@ export function Failed({ state, send }: { readonly state: FailedState; readonly 
         <button type="button" class="primary" onClick={() => send({ type: 'back' })}>
           {from.stage === 'plan' ? 'Back to the plan' : 'Choose another folder'}
         </button>
+        {retry && (
+          <button type="button" onClick={() => send({ type: 'partial', partial: true })}>
+            Try without the optimizer files
+          </button>
+        )}
         {from.stage === 'plan' && (
           <button type="button" onClick={() => send({ type: 'restart' })}>
             Another folder

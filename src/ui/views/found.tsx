@@ -4,22 +4,21 @@ import type { CheckpointView } from '../../worker/protocol.js';
 import type { Picked } from '../folders.js';
 import { formatBytes, formatCount, formatMagnitude, plural } from '../format.js';
 import { dtypeLabel, LAYOUTS, ORIGINS } from '../labels.js';
-import { folderCount, lacksShards, type Send, type Source } from '../state.js';
+import { folderCount, lacksShards, offersPartial, type PlanState, type Send, type Source } from '../state.js';
+import { Check } from './controls.js';
 import { OpenFolder } from './open-folder.js';
 import { CheckList, Facts, Fold, NoticeBox, Warnings } from './parts.js';
 
 /** What the checkpoint is, and everything that is wrong or odd about it. */
 export function Found(props: {
-  readonly checkpoint: CheckpointView;
-  readonly source: Source;
-  /** Why the last attempt to add a folder led nowhere. */
-  readonly notice: string | undefined;
+  readonly state: PlanState;
   readonly send: Send;
   readonly add: (picking: Promise<Picked<Source>>) => void;
 }): JSX.Element {
-  const { checkpoint, send } = props;
+  const { state, send } = props;
+  const { checkpoint, notice, partial, source } = state;
   const { facts, problems, warnings } = checkpoint;
-  const folders = folderCount(props.source);
+  const folders = folderCount(source);
   return (
     <section class="card" aria-label="Checkpoint" data-folders={folders}>
       <Facts
@@ -50,7 +49,7 @@ export function Found(props: {
       ))}
       {lacksShards(checkpoint) && (
         <div class="add-folder">
-          {props.notice && <NoticeBox tone="problem">{props.notice}</NoticeBox>}
+          {notice && <NoticeBox tone="problem">{notice}</NoticeBox>}
           <div class="actions">
             <OpenFolder open={props.add}>Add another folder</OpenFolder>
             <p class="hint">
@@ -58,6 +57,11 @@ export function Found(props: {
             </p>
           </div>
         </div>
+      )}
+      {offersPartial(state) && (
+        <Check name="partial" checked={partial} choose={(chosen) => send({ type: 'partial', partial: chosen })}>
+          Do without the optimizer files: take the copies in the model file, at the precision of the training
+        </Check>
       )}
       <Warnings warnings={warnings} />
       {checkpoint.checks.length > 0 && (
@@ -108,5 +112,5 @@ function tensorCounts({ tensors, aliases }: CheckpointView): ComponentChildren {
   const parts = [...counts].map(([origin, count]) => `${formatCount(count)} ${ORIGINS[origin]}`);
   const tied = Object.keys(aliases).length;
   if (tied > 0) parts.push(`${formatCount(tied)} tied`);
-  return `${formatCount(tensors.length)} (${parts.join(', ')})`;
+  return parts.length === 0 ? '0' : `${formatCount(tensors.length)} (${parts.join(', ')})`;
 }

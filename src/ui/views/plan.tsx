@@ -28,7 +28,7 @@ export function Plan(props: {
           Another folder
         </button>
       </div>
-      <Found checkpoint={checkpoint} source={state.source} notice={state.notice} send={send} add={add} />
+      <Found state={state} send={send} add={add} />
       <div class={usable ? 'plan-columns' : ''}>
         {usable && (
           <section class="card output" aria-labelledby="output" aria-busy={planning.kind === 'working'}>

@@ -2,6 +2,7 @@
 
 import type { DType } from '../../../src/base/dtype.js';
 import { inspect } from '../../../src/checkpoints/inspect.js';
+import type { InspectOptions } from '../../../src/checkpoints/options.js';
 import { run } from '../../../src/engine/run.js';
 import { tensorExtents } from '../../../src/formats/torch/extents.js';
 import { locateStorages, readTorchFile } from '../../../src/formats/torch/read.js';
@@ -32,8 +33,9 @@ export interface Converted {
 export async function toSafetensors(
   files: Readonly<Record<string, Uint8Array>>,
   options: PlanOptions = {},
+  reading: InspectOptions = {},
 ): Promise<Converted> {
-  const bytes = await convert(files, { ...options, format: 'safetensors' }, 'model.safetensors');
+  const bytes = await convert(files, { ...options, format: 'safetensors' }, 'model.safetensors', reading);
   const { metadata, tensors } = readSafetensors(Buffer.from(bytes));
   const { format: _, ...aliases } = metadata;
   return { tensors: Object.fromEntries(tensors), aliases };
@@ -66,7 +68,10 @@ export async function toBin(
 }
 
 /** What must come out: every tensor that is stored, floating-point ones at `dtype`. */
-export function expectedOf(written: WrittenCheckpoint, dtype: NaiveFloat | 'keep'): Converted {
+export function expectedOf(
+  written: Pick<WrittenCheckpoint, 'expected' | 'aliases'>,
+  dtype: NaiveFloat | 'keep',
+): Converted {
   const tensors = [...written.expected].map(([name, tensor]): [string, TensorSummary] => {
     const converts = dtype !== 'keep' && (isFloat(tensor.dtype) || tensor.dtype === 'F64');
     const to = converts ? dtype : tensor.dtype;
@@ -75,10 +80,15 @@ export function expectedOf(written: WrittenCheckpoint, dtype: NaiveFloat | 'keep
   return { tensors: Object.fromEntries(tensors), aliases: written.aliases };
 }
 
-async function convert(files: Readonly<Record<string, Uint8Array>>, options: PlanOptions, path: string) {
+async function convert(
+  files: Readonly<Record<string, Uint8Array>>,
+  options: PlanOptions,
+  path: string,
+  reading: InspectOptions = {},
+) {
   const input = memoryTree(files);
   const output = memoryOutput();
-  await run(plan(await inspect(input), { overflow: 'inf', ...options }), { input, output });
+  await run(plan(await inspect(input, reading), { overflow: 'inf', ...options }), { input, output });
   const bytes = output.files.get(path);
   if (!bytes) throw new Error(`${path} was not written`);
   return bytes;

@@ -6,6 +6,7 @@ import { saveZip } from '../../helpers/deepspeed/torch-save.js';
 import { rejectionOf } from '../../helpers/errors.js';
 import { recordingTree } from '../../helpers/recording-tree.js';
 import { writeSafetensors } from '../../helpers/safetensors.js';
+import { sparseSource } from '../../helpers/source.js';
 
 const tensor = { dtype: 'F32', shape: [2], bytes: new Uint8Array(8).fill(7) };
 const file = (...names: string[]) => writeSafetensors(Object.fromEntries(names.map((name) => [name, tensor])));
@@ -95,6 +96,18 @@ describe('an index is refused', () => {
     const detail = await rejectionOf(read({ ...files, 'model.safetensors.index.json': index(MAP) }));
     expect(detail).toMatchObject({ code: 'weights-index-differs', facts: { tensor: 'a', found: MAP.b } });
   });
+});
+
+test('an index that is too large to be one is not read', async () => {
+  const tree = memoryTree(SHARDS);
+  const size = 2 ** 28 + 1;
+  const huge = {
+    ...tree,
+    open: async (path: string) =>
+      path === 'x.safetensors.index.json' ? sparseSource(size, [], path) : tree.open(path),
+  };
+  const detail = await rejectionOf(readWeightSet(huge, 'x.safetensors.index.json', 0));
+  expect(detail).toMatchObject({ code: 'weights-index-bad', facts: { found: `${size} bytes` } });
 });
 
 test('a name that is on the prototype of objects is a name like others', async () => {

@@ -2,7 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { bytesOf } from '../../../src/base/dtype.js';
 import { numelOf } from '../../../src/base/shape.js';
 import { consolidateWeights, type NamedWeight } from '../../../src/engine/consolidate.js';
+import { memoryTree } from '../../../src/io/memory.js';
 import { openFolder } from '../../../src/io/node.js';
+import type { TensorView } from '../../helpers/deepspeed/python.js';
+import { small } from '../../helpers/deepspeed/small.js';
+import { writeCheckpoint } from '../../helpers/deepspeed/write.js';
 import { rejectionOf } from '../../helpers/errors.js';
 import { checkpointPath, expectedOf, PRECISIONS } from '../../helpers/fixtures.js';
 import { sha256 } from '../../helpers/safetensors.js';
@@ -101,4 +105,24 @@ test('progress counts tensors, and cancelling stops between them', async () => {
   };
   await expect((await weightsOf(BUFFERS, options)).collect()).rejects.toMatchObject({ name: 'AbortError' });
   expect(steps).toEqual([1, 2, 3]);
+});
+
+describe('a master that is not its copy', () => {
+  const spec = small(2, {
+    editOptim(_, state, rank) {
+      const [view] = state.get('single_partition_of_fp32_groups') as TensorView[];
+      if (rank === 0 && view) view.storage.bytes[2] = (view.storage.bytes[2] ?? 0) ^ 0x40;
+    },
+  });
+  const tree = memoryTree(writeCheckpoint(spec).files);
+
+  test('ends the iteration', async () => {
+    const detail = await rejectionOf(consolidateWeights(tree, { overflow: 'inf' }).collect());
+    expect(detail).toMatchObject({ code: 'master-copy-differs', facts: { tensor: 'embed.weight', index: 0 } });
+  });
+
+  test('is given where the caller wants no verification', async () => {
+    const weights = await consolidateWeights(tree, { overflow: 'inf', verify: false }).collect();
+    expect(weights.get('embed.weight')?.shape).toEqual([5, 3]);
+  });
 });

@@ -205,6 +205,34 @@ describe('a difference', () => {
   });
 });
 
+test('a computed tensor is compared as it is written', async () => {
+  const [a, b, mean] = [
+    [1, 2, 3],
+    [3, 5, 9],
+    [2, 3.5, 6],
+  ].map((values) => encodeFloats('F32', values));
+  const entry = (found: Uint8Array | undefined) => {
+    const files = {
+      'a.pt': a ?? new Uint8Array(),
+      'b.pt': b ?? new Uint8Array(),
+      'mean.pt': found ?? new Uint8Array(),
+    };
+    const sources = Object.keys(files).map((path) => ({ path, size: 12, modified: 0 }));
+    const [first, second, third] = [0, 1, 2].map((source) => ({
+      dtype: 'F32' as const,
+      pieces: [{ source, offset: 0, length: 12, at: 0 }],
+    }));
+    if (!first || !second || !third) throw new Error('three files');
+    const tensor: TensorEntry = { name: 'w', shape: [3], origin: 'master', stored: first, meanOf: [first, second] };
+    const made = plan(inventoryOf([tensor], { sources, partitions: [] }));
+    const tensors = made.tensors.map((planned) => ({ ...planned, proofs: [{ check: 'weights', ...third }] }));
+    return run({ ...made, tensors }, { input: memoryTree(files), output: memoryOutput() });
+  };
+  expect((await entry(mean)).checks.find(({ id }) => id === 'weights')?.status).toBe('passed');
+  const detail = await rejectionOf(entry(encodeFloats('F32', [2, 3, 6])));
+  expect(detail).toMatchObject({ code: 'weights-differs', facts: { index: 1, expected: '3', found: '3.5' } });
+});
+
 test('what the backend converts wrongly is found', async () => {
   const one: Pair = { from: 'F32', copy: 'BF16', values: [1, 2, 3], stored: 'run', proof: 'run' };
   const { files, inventory } = checkpoint([one]);

@@ -40,6 +40,27 @@ describe('tilesOf', () => {
     expect(written.flat()).toHaveLength(Math.ceil(20e6 / (TILE_BYTES / 4)));
   });
 
+  test.each(['fp32', 'fp16', 'keep'] as const)(
+    'counts what is compared too: all buffers hold two tiles (%s)',
+    (dtype) => {
+      const entries = [masterOf('a', 20e6, 0, true), masterOf('b', 7, 9e7, true), masterOf('c', 9e6, 1e8, true)];
+      const proofs = [
+        { check: 'other', dtype: 'F16', pieces: [{ source: 1, offset: 0, length: 40e6, at: 0 }] },
+      ] as const;
+      const withProof = entries.map((entry, i) => (i === 0 ? { ...entry, proofs } : entry));
+      const made = plan(inventoryOf(withProof, HUGE), { dtype });
+      let compared = 0;
+      for (const tile of tiles(made)) {
+        const { inputLength, proofLength, proofJobs, comparisons } = workOf(made, tile);
+        const rounded = proofJobs.length > 0 ? proofLength : 0;
+        // Small runs are read with what lies between them.
+        expect(inputLength + tile.length + proofLength + rounded).toBeLessThanOrEqual(2 * TILE_BYTES + 2 ** 20);
+        compared += comparisons.reduce((sum, { length }) => sum + length, 0);
+      }
+      expect(compared).toBe(2 * (20e6 + 7 + 9e6) + 40e6);
+    },
+  );
+
   test('never cuts an element', () => {
     const odd: TensorEntry = {
       ...masterOf('odd', 1, 0),

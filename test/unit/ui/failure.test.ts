@@ -14,6 +14,7 @@ it('takes an error of the family apart', () => {
     message: 'a.pt has another CRC.',
     advice: 'Copy it again.',
     code: 'zip-crc-mismatch',
+    kind: 'bad-file',
   });
 });
 

@@ -6,6 +6,7 @@ import {
   type Event,
   lacksShards,
   obstacle,
+  offersPartial,
   type PlanState,
   reduce,
   type Source,
@@ -17,7 +18,12 @@ import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/prot
 const source: Source = { name: 'run', ref: { kind: 'sample', url: 'https://example.org/sample/' } };
 const other: Source = { name: 'other', ref: { kind: 'sample', url: 'https://example.org/other/' } };
 const destination = { name: 'Downloads', ref: { kind: 'download' } } as const;
-const failure: Failure = { message: 'The file is short.', advice: 'Copy it again.', code: 'short-file' };
+const failure: Failure = {
+  message: 'The file is short.',
+  advice: 'Copy it again.',
+  code: 'short-file',
+  kind: 'bad-file',
+};
 const nothingTaken = { existing: [], sources: [] };
 
 const checkpoint: CheckpointView = {
@@ -101,7 +107,12 @@ function planState(...events: Event[]): PlanState {
 
 describe('picking and inspecting', () => {
   it('goes from a folder over its inspection to the plan with the default choices', () => {
-    expect(reach({ type: 'opened', source })).toEqual({ stage: 'inspecting', source, from: { stage: 'pick' } });
+    expect(reach({ type: 'opened', source })).toEqual({
+      stage: 'inspecting',
+      source,
+      partial: false,
+      from: { stage: 'pick' },
+    });
     expect(reach(...INSPECTED)).toMatchObject({
       stage: 'plan',
       source,
@@ -131,7 +142,7 @@ describe('picking and inspecting', () => {
       { type: 'opened', source },
       { type: 'failed', failure },
     ];
-    expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' } });
+    expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' }, retry: { source } });
     expect(reach(...failed, { type: 'back' })).toEqual(START);
   });
 
@@ -166,6 +177,37 @@ describe('another tag', () => {
       stage: 'plan',
       choices: { dtype: 'bf16' },
     });
+  });
+});
+
+describe('partial recovery', () => {
+  const missing = { kind: 'missing-shard', code: 'missing-optim-rank', message: '', advice: '', facts: {} } as const;
+  const lacking: CheckpointView = { ...checkpoint, problems: [missing] };
+  const partial: Event = { type: 'partial', partial: true };
+
+  it('is offered for problems of stage 1 and 2 alone, and while it is on', () => {
+    expect(offersPartial({ partial: false, checkpoint: lacking })).toBe(true);
+    expect(offersPartial({ partial: false, checkpoint })).toBe(false);
+    expect(offersPartial({ partial: false, checkpoint: { ...lacking, layout: 'deepspeed-zero3' } })).toBe(false);
+    expect(offersPartial({ partial: true, checkpoint })).toBe(true);
+  });
+
+  it('reads the same tag again, and stays on until another reading', () => {
+    const asked: Event[] = [{ type: 'opened', source }, { type: 'inspected', checkpoint: lacking }, partial];
+    expect(reach(...asked)).toMatchObject({ stage: 'inspecting', source, tag: 'global_step3', partial: true });
+    const recovered = planState(...asked, { type: 'inspected', checkpoint });
+    expect(recovered).toMatchObject({ stage: 'plan', partial: true });
+    expect(reduce(recovered, { type: 'tag', tag: 'other' })).toMatchObject({ stage: 'inspecting', partial: false });
+    expect(reduce(recovered, { type: 'added', source: other })).toMatchObject({ stage: 'inspecting', partial: false });
+  });
+
+  it('can be tried after a damaged file, once, and after no other failure', () => {
+    const failed = reach({ type: 'opened', source }, { type: 'failed', failure });
+    const retried = reduce(failed, partial);
+    expect(retried).toMatchObject({ stage: 'inspecting', source, partial: true });
+    expect(reduce(retried, { type: 'failed', failure })).not.toHaveProperty('retry');
+    const gone: Failure = { ...failure, kind: 'source' };
+    expect(reach({ type: 'opened', source }, { type: 'failed', failure: gone })).not.toHaveProperty('retry');
   });
 });
 

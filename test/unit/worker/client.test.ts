@@ -43,7 +43,7 @@ class FakeWorker implements EngineWorker {
       return value;
     };
     const api: EngineApi = {
-      inspect: (_input, tag) => log(`inspect ${tag}`, checkpoint),
+      inspect: (_input, { tag }) => log(`inspect ${tag}`, checkpoint),
       plan: () => log('plan', { ...PLAN }),
       collisions: () => log('collisions', { existing: [], sources: [] }),
       converter: () => log('converter', cpu),
@@ -114,7 +114,7 @@ function untilCancelled(): { wait: () => Promise<never>; cancel: () => Promise<v
 describe('the engine client', () => {
   it('passes calls, results and progress through', async () => {
     const engine = engineOf({
-      async inspect(_input, _tag, onProgress) {
+      async inspect(_input, _choice, onProgress) {
         onProgress({ done: 1, total: 2, file: 'a' });
         return checkpoint;
       },

@@ -26,11 +26,11 @@ describe('names', () => {
     ['zero_pp_rank_1_mp_rank_00_optim_states.pt', { kind: 'optim', mp: 0, dp: 1, prefix: 'zero_pp_rank_' }],
     ['zero_pp_rank_1_mp_rank_00optim_states.pt', { kind: 'optim', mp: 0, dp: 1, prefix: 'zero_pp_rank_' }],
     ['bf16_zero_pp_rank_9_mp_rank_01_optim_states.pt', { kind: 'optim', mp: 1, dp: 9, prefix: 'bf16_zero_pp_rank_' }],
-    ['layer_01-model_00-model_states.pt', { kind: 'layer' }],
-    ['layer_07-model_states.pt', { kind: 'layer' }],
-    ['layer_0_expert_3_mp_rank_00_model_states.pt', { kind: 'expert' }],
-    ['expert_3_mp_rank_00_model_states.pt', { kind: 'expert' }],
-    ['expp_rank_0_mp_rank_00_optim_states.pt', { kind: 'expert-optim' }],
+    ['layer_01-model_00-model_states.pt', { kind: 'layer', layer: 1, tp: 0 }],
+    ['layer_07-model_states.pt', { kind: 'layer', layer: 7 }],
+    ['layer_0_expert_3_mp_rank_00_model_states.pt', { kind: 'expert', mp: 0, expert: 3, moeLayer: 0 }],
+    ['expert_3_mp_rank_00_model_states.pt', { kind: 'expert', mp: 0, expert: 3 }],
+    ['expp_rank_2_mp_rank_01_optim_states.pt', { kind: 'expert-optim', mp: 1, ep: 2 }],
   ])('%s', (name, parts) => {
     expect(parseShardName(name)).toEqual({ name, ...parts });
   });

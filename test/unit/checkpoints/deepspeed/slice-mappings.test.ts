@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { inspectSpec, problemsIn } from '../../../helpers/deepspeed/check.js';
+import { fragmentAddress } from '../../../helpers/deepspeed/optim-states.js';
 import { type PyMap, PyOrdered } from '../../../helpers/deepspeed/python.js';
 import { optimOf, small } from '../../../helpers/deepspeed/small.js';
 import type { CheckpointSpec } from '../../../helpers/deepspeed/spec.js';
-import { fragmentAddress } from '../../../helpers/deepspeed/write.js';
 
 async function checkOf(spec: CheckpointSpec) {
   const { checks, problems } = await inspectSpec(spec);

@@ -1,0 +1,40 @@
+import { cp, readdir, readFile, rm, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { temporaryFolder, unshard } from '../helpers/cli.js';
+import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
+import { readSafetensors } from '../helpers/safetensors.js';
+
+const NAME = 'llama-tied-zero2-bf16-w3';
+const RANK_1 = 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt';
+
+async function copyOf(name: string): Promise<string> {
+  const folder = join(await temporaryFolder(), 'checkpoint');
+  await cp(checkpointPath(name), folder, { recursive: true });
+  return folder;
+}
+
+test.each([
+  ['missing', (file: string) => rm(file), 4],
+  ['truncated', (file: string) => truncate(file, 40_000), 5],
+])('--partial writes the copies of the model file where an optimizer file is %s', async (_, damage, refused) => {
+  const [folder, out] = [await copyOf(NAME), await temporaryFolder()];
+  await damage(join(folder, RANK_1));
+  expect((await unshard(folder, out)).code).toBe(refused);
+  expect(await readdir(out)).toEqual([]);
+  const { code, stdout, stderr } = await unshard(folder, out, '--partial', '--dtype', 'bf16');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout).toContain('Note: This is a partial recovery');
+  expect(stdout).toContain('Check failed (partial)');
+  const { tensors } = readSafetensors(await readFile(join(out, 'model.safetensors')));
+  const expected = Object.entries(expectedOf(NAME).tensors).map(([name, { sha256 }]) => [name, sha256.bf16]);
+  expect([...tensors].map(([name, { sha256 }]) => [name, sha256]).sort()).toEqual(expected.sort());
+});
+
+test('--partial says what is missing where nothing can be recovered', async () => {
+  const folder = await copyOf('llama-tied-zero3-bf16-w3');
+  await rm(join(folder, RANK_1));
+  const { code, stderr } = await unshard(folder, await temporaryFolder(), '--partial');
+  expect(code).toBe(4);
+  expect(stderr).toContain('Missing: rank 1.');
+});
