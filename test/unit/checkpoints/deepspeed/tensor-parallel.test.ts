@@ -138,26 +138,21 @@ describe('tensor-parallel shards', () => {
     }
   });
 
-  test('have sub-parameters in a view with more dimensions than the parameter', async () => {
-    // Three of 4 rows each, seen as (3, 4, 2): every rank holds two rows of each.
-    const params: GridParam[] = [
-      { name: 'qkv.weight', shape: [12, 2], cut: { kind: 'parts', dim: 0, widths: [[2, 2], [2, 2], [2, 2]] } }, // biome-ignore format: one row per parameter
-    ];
-    const info = new Map<string, Py>([
-      ['universal_checkpoint_version', new PyFloat(0.3)],
-      [
-        'parameter_with_sub_params',
-        [
-          new Map<string, Py>([
-            ['patterns', ['qkv']],
-            ['shape', new PyTuple([3, 4, 2])],
-            ['partition_dim', 1],
-          ]),
-        ],
-      ],
+  test('have sub-parameters in a view with more dimensions than the parameter', () => {
+    const name = 'qkv.weight';
+    const widths = [[2, 2], [2, 2], [2, 2]]; // biome-ignore format: one row per sub-parameter
+    // Three of 4 rows each, seen as (3, 4, 2) and cut in the middle: every rank holds two rows of each.
+    const seen = new Map<string, Py>([
+      ['patterns', [patternOf(name)]],
+      ['shape', new PyTuple([3, new PyTuple([4]), 2])],
+      ['partition_dim', 1],
     ]);
-    // A count of 4 sub-parameters along dimension 1 would be another cut: DeepSpeed reads the size as a count here.
-    expect((await problemsIn(small({ params, info })))[0]).toMatchObject({ code: 'tp-rules-missing' });
+    const info = new Map<string, Py>([
+      ['universal_checkpoint_version', new PyFloat(0.4)],
+      ['parameter_with_sub_params', [seen]],
+      ['sub_param_shard_widths', new Map([[patternOf(name), [[2, 2]]]])],
+    ]);
+    return expectWhole(small({ params: [{ name, shape: [12, 2], cut: { kind: 'parts', dim: 0, widths } }], info }));
   });
 });
 
