@@ -138,9 +138,9 @@ export class RunOutput {
   async #readNext(before: Promise<void>, file: OpenFile): Promise<void> {
     await before;
     if (this.#failure) return;
-    this.#tell(file.plan, 0, 'check');
     const context = { plan: this.#plan, output: this.#options.output, signal: this.#signal };
     try {
+      this.#tell(file.plan, 0, 'check');
       await readBack(context, file.plan, file.written);
     } catch (error) {
       this.#failure = { error };

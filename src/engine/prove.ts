@@ -85,8 +85,11 @@ export async function assertProven(context: FillContext, [first]: readonly Diffe
 export function proofReports({ tensors }: Plan): CheckReport[] {
   const byCheck = new Map<string, PlannedTensor[]>();
   for (const tensor of tensors) {
-    const checks = new Set((tensor.proofs ?? []).map(({ check }) => check));
-    for (const check of checks) byCheck.set(check, [...(byCheck.get(check) ?? []), tensor]);
+    for (const check of new Set((tensor.proofs ?? []).map((proof) => proof.check))) {
+      const proven = byCheck.get(check);
+      if (proven) proven.push(tensor);
+      else byCheck.set(check, [tensor]);
+    }
   }
   const passed = [...byCheck].map(([id, proven]): CheckReport => {
     const { what } = KINDS.get(id) ?? OTHER;

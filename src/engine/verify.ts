@@ -161,9 +161,12 @@ function pairsOf(inventory: Inventory, weights: WeightSet): Pairs {
   const compared: Pair[] = [];
   const others: VerifiedTensor[] = [];
   const names: string[] = [];
+  const tied = new Map<string, string[]>();
+  for (const [alias, owner] of Object.entries(inventory.aliases)) {
+    tied.set(owner, [...(tied.get(owner) ?? []), alias]);
+  }
   for (const entry of inventory.tensors) {
-    const tied = Object.keys(inventory.aliases).filter((alias) => inventory.aliases[alias] === entry.name);
-    const group = [entry.name, ...tied];
+    const group = [entry.name, ...(tied.get(entry.name) ?? [])];
     const there = group.find((name) => weights.tensors.has(name));
     for (const name of group) {
       names.push(name);

@@ -186,10 +186,10 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
   const overwriteBox = page.locator('input[name="overwrite"]');
   const obstacle = page.locator('#obstacle');
   for (;;) {
-    if (overwrite && (await overwriteBox.isVisible())) await overwriteBox.check();
     if (await start.isEnabled()) return start.click();
     const reason = (await obstacle.textContent()) ?? '';
-    if (reason !== '' && !reason.startsWith('Looking')) {
+    if (overwrite && reason.startsWith('Agree')) await overwriteBox.check();
+    else if (reason !== '' && !reason.startsWith('Looking')) {
       const problems = await page.locator('.output .notice.problem, .output .notice.warning').allTextContents();
       throw new PageFailure('obstacle', [reason, ...problems].join(' '));
     }

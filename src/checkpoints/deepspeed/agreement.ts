@@ -136,24 +136,39 @@ async function scalarOf(
 function compareShapes(draft: Draft, models: readonly ModelStates[]): boolean {
   const [first, ...others] = models.filter(({ paramShapes }) => paramShapes !== undefined);
   if (!first || others.length === 0) return false;
-  const expected = shapeLines(first);
+  const expected = listed(first);
   for (const other of others) {
-    const found = shapeLines(other);
-    const at = expected.findIndex((line, i) => line !== found[i]);
-    if (at < 0 && found.length === expected.length) continue;
-    const i = at < 0 ? expected.length : at;
-    draft.problems.push(
-      disagree('param_shapes', first.shard.path, expected[i] ?? 'nothing', other.shard.path, found[i] ?? 'nothing'),
-    );
-    break;
+    const found = listed(other);
+    const length = Math.max(expected.length, found.length);
+    for (let i = 0; i < length; i++) {
+      if (isAlike(expected[i], found[i])) continue;
+      const [should, is] = [listedText(expected[i]), listedText(found[i])];
+      draft.problems.push(disagree('param_shapes', first.shard.path, should, other.shard.path, is));
+      return true;
+    }
   }
   return true;
 }
 
-function shapeLines({ paramShapes = [] }: ModelStates): string[] {
-  return paramShapes.flatMap((shapes, g) =>
-    shapes.map(([name, shape]) => `${name} [${shape.join(', ')}] in group ${g}`),
-  );
+/** A parameter and its group. */
+interface Listed {
+  readonly group: number;
+  readonly name: string;
+  readonly shape: readonly number[];
+}
+
+function listed({ paramShapes = [] }: ModelStates): Listed[] {
+  return paramShapes.flatMap((shapes, group) => shapes.map(([name, shape]) => ({ group, name, shape })));
+}
+
+/** Compared without making text of it: a thousand ranks may list ten thousand parameters each. */
+function isAlike(a: Listed | undefined, b: Listed | undefined): boolean {
+  if (!a || !b || a.group !== b.group || a.name !== b.name || a.shape.length !== b.shape.length) return false;
+  return a.shape.every((size, i) => size === b.shape[i]);
+}
+
+function listedText(item: Listed | undefined): string {
+  return item ? `${item.name} [${item.shape.join(', ')}] in group ${item.group}` : 'nothing';
 }
 
 /** Gives whether there was anything to compare. */

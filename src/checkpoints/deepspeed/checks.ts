@@ -85,7 +85,7 @@ export async function checkFiles(
 ): Promise<void> {
   draft.checks.push(
     checkRootNames(draft, [...models, ...optims]),
-    checkDuplicates(draft, stage, optims, groups),
+    await checkDuplicates(draft, stage, optims, groups, signal),
     await checkAgreement(draft, models, optims, signal),
     checkDevices(optims),
   );

@@ -5,7 +5,6 @@
  * @module
  */
 
-import type { TorchTensor } from '../../formats/torch/tensor.js';
 import { addPart, type Draft, partOf } from './draft.js';
 import { fuseExperts } from './experts.js';
 import { groupShapes } from './group-shapes.js';
@@ -14,7 +13,7 @@ import { addExpertMasters, expertGroups } from './moe.js';
 import { checkLayers, isTied, type LayerShard, nameTied, readLayers } from './pipeline.js';
 import type { MastersIn, Part } from './rank-set.js';
 import { checkSliceMappings } from './slice-mappings.js';
-import type { GroupShapes, ModelStates } from './states.js';
+import type { GroupShapes, ModelStates, StateDict } from './states.js';
 import { dealtRanks } from './sub-partitions.js';
 import { addZero0 } from './zero0.js';
 import { addFrozenZero3, addZero3 } from './zero3.js';
@@ -103,20 +102,16 @@ export async function readColumn(
 }
 
 /** What the model files of all stages say together. `layers` are the state dict where they have none. */
-function joinModels(
-  first: ModelStates,
-  models: readonly ModelStates[],
-  layers: ReadonlyMap<string, TorchTensor> | undefined,
-): ModelStates {
+function joinModels(first: ModelStates, models: readonly ModelStates[], layers: StateDict | undefined): ModelStates {
   if (models.length === 1 && !layers) return first;
   const all = <T>(of: (model: ModelStates) => Iterable<T>) => models.flatMap((model) => [...of(model)]);
   return {
     ...first,
-    module: layers ?? new Map(all(({ module }) => module)),
+    module: layers?.tensors ?? new Map(all(({ module }) => module)),
     bufferNames: [...new Set(all(({ bufferNames }) => bufferNames))],
     frozenShapes: all(({ frozenShapes }) => frozenShapes),
     frozenFragments: new Map(all(({ frozenFragments }) => frozenFragments)),
-    extraState: all(({ extraState }) => extraState),
+    extraState: layers?.extraState ?? all(({ extraState }) => extraState),
   };
 }
 

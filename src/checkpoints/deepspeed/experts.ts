@@ -27,6 +27,7 @@ export interface Experts {
   /** Number of experts, by the start of their names up to the number. */
   readonly counts: ReadonlyMap<string, number>;
   readonly fused: readonly FusedExperts[];
+  readonly extraState: readonly string[];
 }
 
 /** Start, number and end of the name of an expert's parameter. */
@@ -48,7 +49,7 @@ export async function readExperts(
 ): Promise<Experts> {
   const { expertCounts: said, fusedExperts: fused } = model.parallel;
   draft.problems.push(...checkExperts(folder, shards, said));
-  const files = shards.map((shard) => ({ shard, tensors: stateDict(shard) }));
+  const files = shards.map((shard) => ({ shard, ...stateDict(shard) }));
   await locate(
     draft,
     files.map(({ shard, tensors }) => ({ shard, tensors: tensors.values() })),
@@ -63,13 +64,20 @@ export async function readExperts(
     of.push([id, name, tensor]);
   }
   const sorted = [...layers.values()].flatMap((of) => of.toSorted(([a], [b]) => Number(a) - Number(b)));
+  const extraState = files.flatMap((file) => file.extraState);
   const counts = [...layers].map(([start, of]) => [start, new Set(of.map(([id]) => id)).size] as const);
-  return { tensors: new Map(sorted.map(([, name, tensor]) => [name, tensor])), counts: new Map(counts), fused };
+  return {
+    tensors: new Map(sorted.map(([, name, tensor]) => [name, tensor])),
+    counts: new Map(counts),
+    fused,
+    extraState,
+  };
 }
 
 /** A model file whose state dict has the experts in it, and whose buffers are those of all experts. */
 export function withExperts(model: ModelStates, experts: Experts): ModelStates {
   if (experts.tensors.size === 0) return model;
+  const extraState = [...model.extraState, ...experts.extraState];
   // Every rank lists those of its own experts: the same, but for the number.
   const bufferNames = new Set(
     model.bufferNames.flatMap((name) => {
@@ -78,7 +86,12 @@ export function withExperts(model: ModelStates, experts: Experts): ModelStates {
       return count === 0 ? [name] : Array.from({ length: count }, (_, id) => `${start}${id}${end}`);
     }),
   );
-  return { ...model, module: new Map([...model.module, ...experts.tensors]), bufferNames: [...bufferNames] };
+  return {
+    ...model,
+    module: new Map([...model.module, ...experts.tensors]),
+    bufferNames: [...bufferNames],
+    extraState,
+  };
 }
 
 /**

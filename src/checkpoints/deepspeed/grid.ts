@@ -13,6 +13,9 @@ import { disagree } from './problems.js';
 import type { Part, RankSet } from './rank-set.js';
 import type { ModelStates } from './states.js';
 
+/** More model-parallel ranks than any run has had. A damaged count must not make a list of its size. */
+const MAX_RANKS = 2 ** 14;
+
 /** The model-parallel ranks of a checkpoint. */
 export interface Grid {
   readonly tensor: number;
@@ -36,9 +39,9 @@ export function gridOf(
   const [first, ...others] = sets.flatMap(({ models }) => models);
   for (const other of others) compareDegrees(draft, first, other);
   const ranks = rankCount(sets, first);
-  const tensor = tensorDegree(sets, layers, first);
+  const tensor = tensorDegree(sets, layers, first, ranks);
   const pipeline = ranks / tensor;
-  if (!Number.isInteger(pipeline)) {
+  if (!Number.isInteger(pipeline) || ranks > MAX_RANKS) {
     draft.problems.push(oddGrid(folder, ranks, tensor));
     return { tensor, pipeline: 1, columns: [] };
   }
@@ -101,12 +104,17 @@ function rankCount(sets: readonly RankSet[], model: ModelStates | undefined): nu
 }
 
 /** Newer files say it. Else layer files bear the rank; else ranks of one stage share parameters, and those of others do not. */
-function tensorDegree(sets: readonly RankSet[], layers: readonly LayerShard[], model: ModelStates | undefined): number {
+function tensorDegree(
+  sets: readonly RankSet[],
+  layers: readonly LayerShard[],
+  model: ModelStates | undefined,
+  ranks: number,
+): number {
   if (model?.parallel.degrees) return model.parallel.degrees.tensor;
   if (layers.length > 0) return layers.reduce((most, { name }) => Math.max(most, name.tp ?? 0), 0) + 1;
   const [names = new Set<string>(), ...others] = sets.map(({ models: [first] }) => namesOf(first));
   const other = others.findIndex((of) => ![...of].some((name) => names.has(name)));
-  return other >= 0 ? other + 1 : Math.max(model?.mpWorldSize ?? 0, sets.length, 1);
+  return other >= 0 ? other + 1 : ranks;
 }
 
 function namesOf(model: ModelStates | undefined): Set<string> {

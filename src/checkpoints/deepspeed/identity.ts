@@ -5,13 +5,19 @@
  * @module
  */
 
+import { bytesOf } from '../../base/dtype.js';
 import { numelOf } from '../../base/shape.js';
-import type { TorchFile } from '../../formats/torch/read.js';
+import { locateStorages, type TorchFile } from '../../formats/torch/read.js';
+import type { TorchTensor } from '../../formats/torch/tensor.js';
+import { readBytes } from '../../io/read.js';
 import type { CheckReport } from '../inventory.js';
 import type { Draft } from './draft.js';
 import { parseShardName, type ShardName } from './files.js';
 import { duplicateShard, renamedShard } from './problems.js';
 import type { GroupShapes, ModelStates, OptimStates } from './states.js';
+
+/** Bytes of a tensor that tell whether it holds one value over and over (64 KiB, a multiple of every element). */
+const SAMPLE_BYTES = 2 ** 16;
 
 /**
  * torch puts the records of a file into a folder of the file's own name. A file whose folder bears the name of another
@@ -39,21 +45,26 @@ function rankOf(name: ShardName): string {
   return name.kind === 'model' || name.kind === 'optim' ? `${name.kind} ${name.dp ?? ''} ${name.mp}` : name.name;
 }
 
-/** No two ranks that hold weights have files of one content. Ranks that hold padding alone may have. */
-export function checkDuplicates(
+/**
+ * No two ranks that hold weights have files of one content. Ranks that hold padding alone may have, and so may ranks whose
+ * weights are all alike, as those of norms are before the first step.
+ */
+export async function checkDuplicates(
   draft: Draft,
   stage: number,
   optims: readonly OptimStates[],
   groups: GroupShapes,
-): CheckReport {
+  signal: AbortSignal | undefined,
+): Promise<CheckReport> {
   const seen = new Map<string, OptimStates['shard']>();
   const owners = optims.filter((_, rank) => ownsElements(stage, rank, optims, groups));
-  for (const { shard } of owners) {
+  for (const { shard, flatGroups } of owners) {
     const content = contentOf(shard.file);
     if (content === undefined) continue;
     const other = seen.get(content);
     if (other === undefined) seen.set(content, shard);
-    else if (other.name.dp !== shard.name.dp) draft.problems.push(duplicateShard(shard.path, other.path));
+    else if (other.name.dp === shard.name.dp || (await areUniform(shard.file, flatGroups, signal))) continue;
+    else draft.problems.push(duplicateShard(shard.path, other.path));
   }
   return {
     id: 'duplicate-shards',
@@ -63,6 +74,27 @@ export function checkDuplicates(
         ? `The contents of ${seen.size} optimizer files are all different.`
         : `${seen.size} of ${optims.length} optimizer files hold weights and record digests of their content, so there is nothing to compare.`,
   };
+}
+
+/** True where each tensor holds one value over and over, as far as its first bytes tell. */
+async function areUniform(
+  file: TorchFile,
+  tensors: readonly TorchTensor[],
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const filled = tensors.filter(({ numel }) => numel > 0);
+  const records = await locateStorages(
+    file,
+    filled.map(({ storage }) => storage),
+    signal,
+  );
+  for (const { storage, offset, numel, dtype } of filled) {
+    const size = bytesOf(dtype);
+    const start = (records.get(storage)?.offset ?? 0) + offset * size;
+    const bytes = await readBytes(file.source, start, Math.min(numel * size, SAMPLE_BYTES), signal);
+    if (bytes.some((byte, i) => byte !== bytes[i % size])) return false;
+  }
+  return true;
 }
 
 /** The digest that torch stores of a file, or the CRC-32s of its storages. Undefined where it has neither. */

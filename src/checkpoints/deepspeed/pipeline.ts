@@ -12,7 +12,7 @@ import { bitsOf, type Draft, locate } from './draft.js';
 import type { LayerName } from './files.js';
 import { missingLayers, unknownTopology } from './parallel-problems.js';
 import { bitsMatch } from './probe.js';
-import { type ModelStates, type Shard, stateDict } from './states.js';
+import { type ModelStates, type Shard, type StateDict, stateDict } from './states.js';
 
 /** The shard of a layer file. */
 export type LayerShard = Shard<LayerName>;
@@ -28,22 +28,22 @@ export async function readLayers(
   draft: Draft,
   shards: readonly LayerShard[],
   signal?: AbortSignal,
-): Promise<Map<string, TorchTensor>> {
+): Promise<StateDict> {
   const odd = shards.find(({ name }) => name.axes !== undefined);
   if (odd) throw unknownTopology(odd.path, odd.name.axes ?? '');
-  const files = shards
-    .toSorted((a, b) => a.name.layer - b.name.layer)
-    .map((shard) => ({ shard, tensors: stateDict(shard) }));
+  const files = shards.toSorted((a, b) => a.name.layer - b.name.layer).map((shard) => ({ shard, ...stateDict(shard) }));
   await locate(
     draft,
     files.map(({ shard, tensors }) => ({ shard, tensors: tensors.values() })),
     signal,
   );
-  return new Map(
-    files.flatMap(({ shard, tensors }) =>
-      [...tensors].map(([name, tensor]): [string, TorchTensor] => [`${shard.name.layer}.${name}`, tensor]),
-    ),
+  const named = files.flatMap(({ shard: { name: layer }, tensors }) =>
+    [...tensors].map(([name, tensor]): [string, TorchTensor] => [`${layer.layer}.${name}`, tensor]),
   );
+  const extraState = files.flatMap(({ shard, extraState: names }) =>
+    names.map((name) => `${shard.name.layer}.${name}`),
+  );
+  return { tensors: new Map(named), extraState };
 }
 
 /** Whether every layer that the model files name has its file. Layers without parameters and buffers need none. */

@@ -69,7 +69,7 @@ export async function completeRankSet(
   const [first] = models;
   await checkFiles(draft, { stage, models, optims }, first?.paramShapes ?? optims[0]?.paramShapes ?? [], signal);
   const { mp, expertOptims } = set;
-  const none: Experts = { tensors: new Map(), counts: new Map(), fused: [] };
+  const none: Experts = { tensors: new Map(), counts: new Map(), fused: [], extraState: [] };
   // A universal checkpoint has put the experts together and does without their files.
   if (!first || mastersIn === 'universal')
     return { mp, stage, models, model: first, optims, experts: none, expertOptims };

@@ -126,9 +126,7 @@ export function modelStates(shard: ModelShard): ModelStates {
     shard,
     module: isPipeline ? new Map() : tensorsOf(moduleField),
     isPipeline,
-    extraState: isPipeline
-      ? []
-      : entriesOf(moduleField).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : [])),
+    extraState: isPipeline ? [] : extraStateOf(moduleField),
     bufferNames: optional(fieldOf(root, 'buffer_names'), (field) => asList(field).map(asString)) ?? [],
     paramShapes: optional(shapes, groupShapes),
     placeholderSize: isPresent(shapes) ? 0 : 1,
@@ -150,9 +148,16 @@ export function modelStates(shard: ModelShard): ModelStates {
   };
 }
 
-/** The tensors of a file that holds nothing but a state dict: of a layer, or of an expert. */
-export function stateDict({ path, file }: Shard): Map<string, TorchTensor> {
-  return tensorsOf({ file: path, path: '', value: file.value });
+/** A state dict: its tensors, and the names of what is no tensor. */
+export interface StateDict {
+  readonly tensors: ReadonlyMap<string, TorchTensor>;
+  readonly extraState: readonly string[];
+}
+
+/** Reads a file that holds nothing but a state dict: of a layer, or of an expert. */
+export function stateDict({ path, file }: Shard): StateDict {
+  const root: Field = { file: path, path: '', value: file.value };
+  return { tensors: tensorsOf(root), extraState: extraStateOf(root) };
 }
 
 /** Reads an optimizer file. */
@@ -278,6 +283,10 @@ function nameTwice({ file, path }: Field, name: string): UnshardError {
     advice: 'The file is damaged or was edited. Take it from the original checkpoint.',
     facts: { file, tensor: name },
   });
+}
+
+function extraStateOf(field: Field): string[] {
+  return entriesOf(field).flatMap(([name, entry]) => (isExtraState(name, entry) ? [name] : []));
 }
 
 /** `nn.Module.get_extra_state` may put anything under this name. */

@@ -28,6 +28,7 @@ describe('names', () => {
     ['bf16_zero_pp_rank_9_mp_rank_01_optim_states.pt', { kind: 'optim', mp: 1, dp: 9, prefix: 'bf16_zero_pp_rank_' }],
     ['layer_01-model_00-model_states.pt', { kind: 'layer', layer: 1, tp: 0 }],
     ['layer_07-model_states.pt', { kind: 'layer', layer: 7 }],
+    ['layer_01-expert_00-model_01-model_states.pt', { kind: 'layer', layer: 1, axes: '-expert_00-model_01' }],
     ['layer_0_expert_3_mp_rank_00_model_states.pt', { kind: 'expert', mp: 0, expert: 3, moeLayer: 0 }],
     ['expert_3_mp_rank_00_model_states.pt', { kind: 'expert', mp: 0, expert: 3 }],
     ['expp_rank_2_mp_rank_01_optim_states.pt', { kind: 'expert-optim', mp: 1, ep: 2 }],

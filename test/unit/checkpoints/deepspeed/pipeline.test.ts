@@ -92,6 +92,15 @@ describe('the stages of a pipeline', () => {
   test('may have buffers in a tied module', () =>
     expectWhole(small({ buffers: [bufferOf('tied_modules.embed.ids', 'I64', [3], 7)] })));
 
+  test('may have saved extra state in a layer file, which is no tensor', async () => {
+    const edit: GridSpec['edit'] = (name, root) => {
+      if (name.startsWith('layer_01')) root.set('norm._extra_state', 5);
+    };
+    await expectWhole(small({ edit }));
+    const { skipped } = await inspect(memoryTree(writeGrid(small({ edit })).files));
+    expect(skipped.map(({ name }) => name)).toEqual(['1.norm._extra_state']);
+  });
+
   test('have their masters in the model files at stage 0, named by their bits', async () => {
     const params = PARAMS.slice(1);
     const spec = small({ stage: 0, params, pipeline: { stages: 2, layers: [0, 0, 0, 1] } });
@@ -224,14 +233,15 @@ describe('any pipeline', () => {
       fc.asyncProperty(specs, async ({ stages, layers, tiedAt, bf16Optimizer, ...made }) => {
         const stageOf = layers.map((_, i) => Math.floor((i * stages) / layers.length));
         const tiedLayers = [...new Set(tiedAt.map((at) => at % layers.length))];
+        const vocabulary: Cut = made.tp === 1 ? WHOLE : { kind: 'parts', dim: 0, widths: [[3, 2]] };
         const params: GridParam[] = [
-          { name: 'tied_modules.embed.weight', shape: [5, 4], cut: { kind: 'parts', dim: 0, widths: [[3, 2].slice(0, made.tp)] } }, // biome-ignore format: one row per parameter
+          { name: 'tied_modules.embed.weight', shape: [5, 4], cut: vocabulary },
           ...layers.flatMap(({ params: shapes, isFrozen }, i) =>
             tiedLayers.includes(i)
               ? []
               : shapes.map((shape, j): GridParam => ({ name: `${i}.p${j}`, shape, cut: WHOLE, isFrozen })),
           ),
-        ].map((param) => (made.tp === 1 ? { ...param, cut: WHOLE } : param));
+        ];
         const tied = [{ key: 'embed', layers: tiedLayers, stages: [...new Set(stageOf)] }];
         const buffers = layers.flatMap(({ hasBuffer }, i) =>
           hasBuffer && !tiedLayers.includes(i) ? [bufferOf(`${i}.steps`, 'I64', [2], i)] : [],

@@ -3,12 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { inspect } from '../../../../src/checkpoints/inspect.js';
 import type { InspectOptions, TpRule } from '../../../../src/checkpoints/options.js';
 import { memoryTree } from '../../../../src/io/memory.js';
-import { without } from '../../../helpers/deepspeed/check.js';
 import { expectedOf, toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import type { Cut } from '../../../helpers/deepspeed/cuts.js';
-import { GRID_FOLDER, type GridParam, type GridSpec, gridModel, writeGrid } from '../../../helpers/deepspeed/grid.js';
+import { GRID_FOLDER, type GridParam, type GridSpec, writeGrid } from '../../../helpers/deepspeed/grid.js';
 import { mergeInfoOf, patternOf, plainDim } from '../../../helpers/deepspeed/merge-info.js';
-import { type Py, PyCall, PyFloat, PyOrdered, PyTuple, tensorOf } from '../../../helpers/deepspeed/python.js';
+import { type Py, PyCall, PyFloat, PyTuple } from '../../../helpers/deepspeed/python.js';
 import { bufferOf } from '../../../helpers/deepspeed/random-spec.js';
 import { rejectionOf } from '../../../helpers/errors.js';
 
@@ -21,7 +20,19 @@ const PARAMS: readonly GridParam[] = [
   { name: 'norm.weight', shape: [5], cut: WHOLE },
   { name: 'up.weight', shape: [7, 5], cut: cutAlong(0, 4, 3) },
   { name: 'down.weight', shape: [5, 7], cut: cutAlong(1, 4, 3) },
-  { name: 'qkv.weight', shape: [12, 4], cut: { kind: 'parts', dim: 0, widths: [[4, 2], [2, 1], [2, 1]] } }, // biome-ignore format: one row per parameter
+  {
+    name: 'qkv.weight',
+    shape: [12, 4],
+    cut: {
+      kind: 'parts',
+      dim: 0,
+      widths: [
+        [4, 2],
+        [2, 1],
+        [2, 1],
+      ],
+    },
+  },
   { name: 'router.bias', shape: [6], cut: { kind: 'average' } },
 ];
 
@@ -111,7 +122,18 @@ describe('tensor-parallel shards', () => {
     const params: GridParam[] = [
       { name: '2.norm.weight', shape: [5], cut: WHOLE },
       { name: '13.mlp.down.weight', shape: [4, 6], cut: cutAlong(1, 3, 3) },
-      { name: '2.mlp.up.weight', shape: [8, 2], cut: { kind: 'parts', dim: 0, widths: [[2, 2], [2, 2]] } }, // biome-ignore format: one row per parameter
+      {
+        name: '2.mlp.up.weight',
+        shape: [8, 2],
+        cut: {
+          kind: 'parts',
+          dim: 0,
+          widths: [
+            [2, 2],
+            [2, 2],
+          ],
+        },
+      },
       { name: '2.query.weight', shape: [6, 2], cut: cutAlong(0, 3, 3) },
     ];
     await expectWhole(small({ params, info }));
@@ -132,7 +154,11 @@ describe('tensor-parallel shards', () => {
           ['universal_checkpoint_version', new PyFloat(0.3)],
           ['parameter_with_sub_params', [entry]],
         ]);
-        const widths = [[1, 1], [1, 1], [1, 1]]; // biome-ignore format: one row per sub-parameter
+        const widths = [
+          [1, 1],
+          [1, 1],
+          [1, 1],
+        ];
         await expectWhole(small({ params: [{ name, shape: [6, 4], cut: { kind: 'parts', dim: 0, widths } }], info }));
       }
     }
@@ -140,7 +166,11 @@ describe('tensor-parallel shards', () => {
 
   test('have sub-parameters in a view with more dimensions than the parameter', () => {
     const name = 'qkv.weight';
-    const widths = [[2, 2], [2, 2], [2, 2]]; // biome-ignore format: one row per sub-parameter
+    const widths = [
+      [2, 2],
+      [2, 2],
+      [2, 2],
+    ];
     // Three of 4 rows each, seen as (3, 4, 2) and cut in the middle: every rank holds two rows of each.
     const seen = new Map<string, Py>([
       ['patterns', [patternOf(name)]],
@@ -276,7 +306,14 @@ describe('shards without a rule', () => {
 
   test.each<[what: string, widths: Py]>([
     ['are of another number of ranks', [[12]]],
-    ['do not add up', [[4, 2], [2, 1], [2, 2]]], // biome-ignore format: one row per case
+    [
+      'do not add up',
+      [
+        [4, 2],
+        [2, 1],
+        [2, 2],
+      ],
+    ],
     ['are not there', []],
   ])('of sub-parameters whose widths %s', async (_, widths) => {
     const info = mergeInfoOf(PARAMS);
@@ -298,91 +335,6 @@ describe('shards without a rule', () => {
         code: 'tp-rank-bad',
       });
     }
-  });
-});
-
-describe('model-parallel ranks', () => {
-  const { files } = writeGrid(small());
-  const of = (mp: number) => Object.keys(files).filter((path) => path.includes(`mp_rank_0${mp}`));
-
-  test('that are missing are named, unless the others are wanted alone', async () => {
-    const tree = memoryTree(without(files, ...of(1)));
-    const { problems } = await inspect(tree);
-    expect(problems.map(({ code, facts }) => ({ code, facts }))).toEqual([
-      { code: 'missing-mp-rank', facts: { file: GRID_FOLDER, expected: 2, found: 1, missing: '1' } },
-    ]);
-    expect((await inspect(tree, { tpRank: 0 })).problems).toEqual([]);
-  });
-
-  test('whose optimizer files alone are missing are named', async () => {
-    const optims = of(1).filter((path) => path.includes('optim'));
-    const { problems } = await inspect(memoryTree(without(files, ...optims)));
-    expect(problems[0]).toMatchObject({ code: 'missing-mp-rank', facts: { expected: 2, found: 1, missing: '1' } });
-    const { problems: others } = await inspect(memoryTree(without(files, gridModel(1))));
-    expect(others.map(({ code }) => code)).toEqual(['missing-model-rank']);
-  });
-
-  test('of a larger run are told', async () => {
-    const stale = Object.fromEntries(
-      of(1).map((path) => [path.replace('mp_rank_01', 'mp_rank_02'), files[path] ?? new Uint8Array()]),
-    );
-    const { problems } = await inspect(memoryTree({ ...files, ...stale }));
-    expect(problems[0]).toMatchObject({ code: 'stale-mp-ranks', facts: { expected: 2, found: '2' } });
-  });
-
-  test.each([
-    ['global_steps', 8, 'global-steps-differs'],
-    ['ds_version', '0.19.5', 'ds-version-differs'],
-    ['mp_world_size', 3, 'mp-world-size-differs'],
-  ] as const)('contradict each other: %s', async (field, value, code) => {
-    const edit: GridSpec['edit'] = (name, root) => {
-      if (name.startsWith('mp_rank_01')) root.set(field, value);
-    };
-    expect((await problemsIn(small({ edit }))).map((problem) => problem.code)).toContain(code);
-  });
-
-  test.each(['0.19.6', '0.16.3'])('have different parameters (%s)', async (version) => {
-    const rename: GridSpec['alter'] = (held, mp) =>
-      mp === 1 && held.name === 'norm.weight' ? { ...held, name: 'norm' } : held;
-    expect(await problemsIn(small({ version, params: PARAMS.slice(1), alter: rename }))).toMatchObject([
-      { code: 'tp-name-missing', facts: { file: gridModel(1), tensor: 'norm.weight' } },
-      { code: 'tp-name-missing', facts: { file: gridModel(0), tensor: 'norm' } },
-    ]);
-  });
-
-  test('have a buffer of different dtypes', async () => {
-    const edit: GridSpec['edit'] = (name, root) => {
-      const module = root.get('module');
-      if (!name.startsWith('mp_rank_01') || !(module instanceof PyOrdered)) return;
-      root.set('buffer_names', ['steps']);
-      module.map.set('steps', tensorOf('I64', [1], new Uint8Array(8), 'other'));
-    };
-    const buffers = [bufferOf('steps', 'F32', [1], 3)];
-    expect(await problemsIn(small({ params: PARAMS.slice(1), buffers, edit }))).toEqual([
-      {
-        code: 'tp-shards-differ',
-        facts: {
-          file: gridModel(1),
-          other: gridModel(0),
-          tensor: 'steps',
-          expected: 'F32 buffer',
-          found: 'I64 buffer',
-        },
-      },
-    ]);
-  });
-
-  test('hold different copies of what is replicated', async () => {
-    const alter: GridSpec['alter'] = (held, mp) =>
-      mp === 1 && held.name === 'norm.weight'
-        ? { ...held, master: held.master.map((byte, i) => (i === 4 ? byte ^ 1 : byte)) }
-        : held;
-    const { files: other } = writeGrid(small({ alter }));
-    const optim = `${GRID_FOLDER}/bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt`;
-    expect(await rejectionOf(toSafetensors(other))).toMatchObject({
-      code: 'replicated-differs',
-      facts: { tensor: 'norm.weight', index: 1, other: optim },
-    });
   });
 });
 
