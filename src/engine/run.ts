@@ -39,7 +39,7 @@ export interface RunOptions {
    * file, read back, with what was written. Default true.
    */
   readonly verify?: boolean;
-  /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. */
+  /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 4 MiB more. */
   readonly memory?: number;
   readonly signal?: AbortSignal;
   /** Called after every write and before a file is closed. */

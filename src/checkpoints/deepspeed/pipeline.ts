@@ -7,7 +7,7 @@
 
 import type { ErrorDetail } from '../../base/errors.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
-import type { TensorEntry } from '../inventory.js';
+import type { Notice, TensorEntry } from '../inventory.js';
 import { bitsOf, type Draft, locate } from './draft.js';
 import type { LayerName } from './files.js';
 import { missingLayers, unknownTopology } from './parallel-problems.js';
@@ -82,7 +82,8 @@ export async function nameTied(
     else layers.set(layer, (layers.get(layer) ?? new Map()).set(inLayer, tensor));
   }
   for (const [layer, tensors] of layers) {
-    const key = await tiedKey(draft, tensors, owners, signal);
+    const { key, alike } = await tiedKey(draft, tensors, owners, signal);
+    if (key === undefined && alike !== undefined) draft.warnings.push(likeTied(layer, alike));
     for (const [name, tensor] of tensors) {
       const tied = `${key ?? `${layer}.`}${name}`;
       const entry = key === undefined ? undefined : draft.tensors.get(tied);
@@ -93,34 +94,42 @@ export async function nameTied(
   return { ...model, module };
 }
 
-/** The start of the names of the tied module that a layer file holds a copy of. */
+/** The start of the names of the tied module that a layer file holds a copy of; else of one that is alike in all but bits. */
 async function tiedKey(
   draft: Draft,
   tensors: ReadonlyMap<string, TorchTensor>,
   owners: ReadonlySet<string>,
   signal: AbortSignal | undefined,
-): Promise<string | undefined> {
+): Promise<{ key?: string; alike?: string }> {
+  let alike: string | undefined;
   for (const key of new Set([...owners].flatMap((name) => OF_TIED.exec(name)?.[1] ?? []))) {
     const own = [...owners].filter((name) => name.startsWith(key));
-    if (await holdsCopies(draft, key, own, tensors, signal)) return key;
+    const pairs = own.flatMap((name) => {
+      const entry = draft.tensors.get(name);
+      const copy = tensors.get(name.slice(key.length));
+      return entry && copy && String(entry.shape) === String(copy.shape) ? [{ entry, copy }] : [];
+    });
+    if (pairs.length < own.length) continue;
+    if (await areCopies(draft, pairs, signal)) return { key };
+    alike ??= key;
   }
-  return undefined;
+  return alike === undefined ? {} : { alike };
 }
 
-async function holdsCopies(
+async function areCopies(
   draft: Draft,
-  key: string,
-  names: readonly string[],
-  tensors: ReadonlyMap<string, TorchTensor>,
+  pairs: readonly { readonly entry: TensorEntry; readonly copy: TorchTensor }[],
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
-  for (const name of names) {
-    const entry = draft.tensors.get(name);
-    const copy = tensors.get(name.slice(key.length));
-    if (!entry || !copy || String(entry.shape) !== String(copy.shape)) return false;
+  for (const { entry, copy } of pairs) {
     if (!(await bitsMatch(draft, entry.stored, bitsOf(draft, copy), copy.numel, signal))) return false;
   }
   return true;
+}
+
+function likeTied(layer: string, key: string): Notice {
+  const message = `Layer ${layer} has the names and shapes of ${key.slice(0, -1)}, and other values. It is taken for a layer that was not trained; if it should be that module, its file is of another step.`;
+  return { code: 'layer-like-tied', message };
 }
 
 /** A tied module may be written by several layers: the first gives the copy, others must equal it. */

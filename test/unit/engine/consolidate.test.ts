@@ -4,8 +4,10 @@ import { numelOf } from '../../../src/base/shape.js';
 import { consolidateWeights, type NamedWeight } from '../../../src/engine/consolidate.js';
 import { memoryTree } from '../../../src/io/memory.js';
 import { openFolder } from '../../../src/io/node.js';
+import { writeGrid } from '../../helpers/deepspeed/grid.js';
 import type { TensorView } from '../../helpers/deepspeed/python.js';
 import { small } from '../../helpers/deepspeed/small.js';
+import { valuesOf } from '../../helpers/deepspeed/spec.js';
 import { writeCheckpoint } from '../../helpers/deepspeed/write.js';
 import { rejectionOf } from '../../helpers/errors.js';
 import { checkpointPath, expectedOf, PRECISIONS } from '../../helpers/fixtures.js';
@@ -79,6 +81,19 @@ test('the adapter of a LoRA run comes under the names of PEFT', async () => {
   for (const [name, { sha256: hashes }] of expected) {
     expect(sha256(weights.get(name.replace('.default.', '.'))?.data ?? new Uint8Array())).toBe(hashes.bf16);
   }
+});
+
+test('tensor-parallel shards are joined by rules, or given one rank at a time', async () => {
+  const cut = { kind: 'parts', dim: 1, widths: [[2, 1]] } as const;
+  const params = [{ name: 'w', shape: [2, 3], cut }];
+  const { files } = writeGrid({ version: '0.16.3', stage: 1, modelDtype: 'BF16', ranks: 1, tp: 2, params });
+  const tree = memoryTree(files);
+  const options = { overflow: 'inf' } as const;
+  const joined = await consolidateWeights(tree, { ...options, tpRules: [{ pattern: 'w', merge: 1 }] }).collect();
+  expect(joined.get('w')).toEqual({ dtype: 'F32', shape: [2, 3], data: valuesOf({ name: 'w', shape: [2, 3] }, 'F32') });
+  const alone = await consolidateWeights(tree, { ...options, tpRank: 1 }).collect();
+  expect(alone.get('w')?.shape).toEqual([2, 1]);
+  expect(await rejectionOf(consolidateWeights(tree, options).collect())).toMatchObject({ code: 'tp-rules-missing' });
 });
 
 test('a tag can be named, and one that is not there is an error', async () => {

@@ -76,17 +76,23 @@ describe('the stages of a pipeline', () => {
   test('may have a frozen layer that looks like the tied module', async () => {
     const params = [...PARAMS, { name: '2.weight', shape: [7, 3], cut: WHOLE, isFrozen: true }];
     await expectWhole(small({ params }));
-    const { tensors } = await inspect(memoryTree(writeGrid(small({ params })).files));
+    const { tensors, warnings } = await inspect(memoryTree(writeGrid(small({ params })).files));
     expect(tensors.find(({ name }) => name === '2.weight')?.origin).toBe('frozen');
+    expect(warnings.map(({ code }) => code)).toEqual(['layer-like-tied']);
   });
 
-  test('may have several tied modules of one shape, written by several layers', () => {
+  test('may have several tied modules of one shape, written by several layers', async () => {
     const params = [...PARAMS, { name: 'tied_modules.head.weight', shape: [7, 3], cut: WHOLE }];
     const tied = [
       { key: 'embed', layers: [0, 4], stages: [0, 1] },
       { key: 'head', layers: [5], stages: [1] },
     ];
-    return expectWhole(small({ params, pipeline: { stages: 2, layers: [0, 0, 0, 1, 1, 1], tied } }));
+    const spec = small({ params, pipeline: { stages: 2, layers: [0, 0, 0, 1, 1, 1], tied } });
+    await expectWhole(spec);
+    const { tensors } = await inspect(memoryTree(writeGrid(spec).files));
+    const dtypes = (end: string) => tensors.find(({ name }) => name.endsWith(end))?.proofs?.map(({ dtype }) => dtype);
+    // Of the embedding there is the other stage's master, and the copy in the file of the other layer.
+    expect([dtypes('embed.weight'), dtypes('head.weight')]).toEqual([['F32', 'BF16'], undefined]);
   });
 
   test('may have buffers in a tied module', () =>

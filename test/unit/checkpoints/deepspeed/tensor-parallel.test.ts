@@ -135,6 +135,19 @@ describe('tensor-parallel shards', () => {
         },
       },
       { name: '2.query.weight', shape: [6, 2], cut: cutAlong(0, 3, 3) },
+      // Three rows on each rank: two of the first half, as torch.chunk cuts.
+      {
+        name: '3.mlp.up.weight',
+        shape: [6, 2],
+        cut: {
+          kind: 'parts',
+          dim: 0,
+          widths: [
+            [2, 2],
+            [1, 1],
+          ],
+        },
+      },
     ];
     await expectWhole(small({ params, info }));
   });

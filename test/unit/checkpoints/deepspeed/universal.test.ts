@@ -113,10 +113,14 @@ describe('a universal checkpoint', () => {
       { name: 'down.weight', shape: [4, 5], cut },
       { name: 'embed.weight', shape: [6, 3], cut: { kind: 'parts', dim: 0, widths: [[3, 3]] }, rows: 5 },
       { name: 'norm.weight', shape: [3], cut: { kind: 'average' } },
+      { name: 'scale', shape: [2], cut: WHOLE },
       { name: 'base.weight', shape: [2, 5], cut, isFrozen: true },
     ];
     const spec = small({ stage, tp: 2, params, tied: [], info: mergeInfoOf(params) });
     await expectWhole(spec);
+    const { tensors } = await inspect(memoryTree(writeUniversal(spec).files));
+    const proofs = tensors.find(({ name }) => name === 'scale')?.proofs?.map(({ check, dtype }) => [check, dtype]);
+    expect(proofs).toEqual(stage === 3 ? undefined : [['replicated', 'BF16']]);
     expect(await rejectionOf(inspect(memoryTree(writeUniversal(spec).files), { tpRank: 0 }))).toMatchObject({
       kind: 'usage',
       code: 'tp-rank-universal',
