@@ -226,13 +226,18 @@ async function readStrided(context: FillContext, read: StridedRead, target: Uint
   const { extent, start, end, at } = read;
   let first = Number.POSITIVE_INFINITY;
   let last = 0;
+  let bytes = 0;
   forEachRun(extent, start, end, (offset, _, length) => {
     first = Math.min(first, offset);
     last = Math.max(last, offset + length);
+    bytes += length;
   });
+  // Rows of a shard lie one after another, each byte read once. Of a transposed matrix every tile reads almost all.
+  const audit = bytes === last - first ? context.audit : undefined;
   for (let from = first; from < last; from += WINDOW_BYTES) {
     const window = new Uint8Array(Math.min(WINDOW_BYTES, last - from));
     await context.sources.read(extent.source, from, window, context.signal);
+    audit?.add(extent.source, from, window);
     forEachRun(extent, start, end, (offset, to, length) => {
       const begin = Math.max(offset, from);
       const stop = Math.min(offset + length, from + window.length);

@@ -84,7 +84,7 @@ function along(dim: number, shards: readonly TensorEntry[], rows: number | undef
   const shape = shards[0]?.shape ?? [];
   const fits = ({ shape: other }: TensorEntry) =>
     other.length === shape.length && other.every((size, i) => i === dim || size === shape[i]);
-  if (dim >= shape.length || !shards.every(fits)) {
+  if (!Number.isInteger(dim) || dim < 0 || dim >= shape.length || !shards.every(fits)) {
     return { undecided: `they cannot be joined along dimension ${dim}, with shapes ${shapesOf(shards)}` };
   }
   const widths = shards.map((shard) => shard.shape[dim] ?? 0);

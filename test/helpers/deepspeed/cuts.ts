@@ -50,7 +50,10 @@ export function joinedOf(param: Param, cut: Cut, ranks: number, rows?: number): 
 
 /** A rank's own copy: numbers of no special kind, so that their sum is one. */
 function ownCopy(param: Param, rank: number): Uint8Array {
-  let state = 12345 + 77 * rank + param.name.length;
+  let state = [...`${param.name} of ${rank}`].reduce(
+    (hash, char) => Math.imul(hash ^ char.charCodeAt(0), 0x01000193),
+    7,
+  );
   const values = Array.from({ length: sizeOf(param) }, () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     return state / 2 ** 32 - 0.5;

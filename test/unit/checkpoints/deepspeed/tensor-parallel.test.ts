@@ -247,6 +247,7 @@ describe('rules of the user', () => {
       1,
       'they cannot be joined along dimension 1, with shapes [3]',
     ],
+    ['half a dimension', cutAlong(0, 3, 3), [6], 0.5, 'they cannot be joined along dimension 0.5, with shapes [3]'],
     [
       'a dimension along which they do not fit',
       cutAlong(0, 2, 4),
