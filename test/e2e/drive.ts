@@ -5,7 +5,7 @@
  */
 
 import { existsSync } from 'node:fs';
-import type { Page } from 'playwright';
+import type { Locator, Page } from 'playwright';
 import type { Report } from '../../src/index.js';
 import type { Stage } from '../../src/ui/state.js';
 import { dropFolders } from '../helpers/page.js';
@@ -186,7 +186,9 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
   const overwriteBox = page.locator('input[name="overwrite"]');
   const obstacle = page.locator('#obstacle');
   for (;;) {
-    if (await start.isEnabled()) return start.click();
+    // What was typed a moment ago shows with the next frame; until then the button may still look ready.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+    if ((await start.isEnabled()) && (await clicked(start))) return;
     const reason = (await obstacle.textContent()) ?? '';
     if (overwrite && reason.startsWith('Agree')) await overwriteBox.check();
     else if (reason !== '' && !reason.startsWith('Looking')) {
@@ -194,6 +196,17 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
       throw new PageFailure('obstacle', [reason, ...problems].join(' '));
     }
     await page.waitForTimeout(20);
+  }
+}
+
+/** Clicks a button. False where it was shut again before the click came. */
+async function clicked(button: Locator): Promise<boolean> {
+  try {
+    await button.click({ timeout: 2000 });
+    return true;
+  } catch (error) {
+    if (error instanceof Error && error.name === 'TimeoutError') return false;
+    throw error;
   }
 }
 
