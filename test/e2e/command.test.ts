@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { type CommandResult, runNode } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 import { emptyFolder } from './session.js';
@@ -10,20 +10,8 @@ import { emptyFolder } from './session.js';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Runs the command in a process of its own. */
-function browser(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ['--import', 'tsx', 'test/e2e/convert.ts', ...args], { cwd: ROOT });
-    let stdout = '';
-    let stderr = '';
-    child.stdout.on('data', (chunk) => {
-      stdout += chunk;
-    });
-    child.stderr.on('data', (chunk) => {
-      stderr += chunk;
-    });
-    child.on('error', reject);
-    child.on('close', (code) => resolve({ code, stdout, stderr }));
-  });
+function browser(...args: string[]): Promise<CommandResult> {
+  return runNode(['--import', 'tsx', 'test/e2e/convert.ts', ...args], ROOT);
 }
 
 describe('npm run browser', () => {

@@ -17,8 +17,13 @@ export interface CommandResult {
 
 /** Runs the built command line in a process of its own. */
 export function unshard(...args: string[]): Promise<CommandResult> {
+  return runNode([CLI, ...args]);
+}
+
+/** Runs Node in a process of its own, in the folder `cwd` where one is given. */
+export function runNode(args: readonly string[], cwd?: string): Promise<CommandResult> {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd });
     let stdout = '';
     let stderr = '';
     child.stdout.on('data', (chunk) => {
