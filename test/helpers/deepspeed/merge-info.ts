@@ -1,4 +1,4 @@
-import type { GridParam } from './grid.js';
+import type { GridParam, GridSpec } from './grid.js';
 import { type Py, PyFloat, type PyMap, PyTuple } from './python.js';
 
 /** `universal_checkpoint_info` as AutoTP writes it: a pattern for each parameter that is not joined along dimension 0. */
@@ -44,4 +44,10 @@ function subParams({ name, shape, cut }: GridParam): Py {
 
 function widthsOf(cut: GridParam['cut']): Py {
   return cut.kind === 'parts' ? cut.widths.map((ranks) => [...ranks]) : [];
+}
+
+/** A run of three data-parallel and two tensor-parallel ranks, with the merge rules of its parameters. */
+export function smallGrid(spec: Partial<GridSpec> & Pick<GridSpec, 'params'>): GridSpec {
+  const info = mergeInfoOf(spec.params);
+  return { version: '0.19.6', stage: 1, modelDtype: 'BF16', ranks: 3, tp: 2, info, ...spec };
 }

@@ -5,7 +5,7 @@ import { without } from '../../../helpers/deepspeed/check.js';
 import { toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import type { Cut } from '../../../helpers/deepspeed/cuts.js';
 import { GRID_FOLDER, type GridParam, type GridSpec, gridModel, writeGrid } from '../../../helpers/deepspeed/grid.js';
-import { mergeInfoOf } from '../../../helpers/deepspeed/merge-info.js';
+import { smallGrid } from '../../../helpers/deepspeed/merge-info.js';
 import { PyOrdered, tensorOf } from '../../../helpers/deepspeed/python.js';
 import { bufferOf } from '../../../helpers/deepspeed/random-spec.js';
 import { rejectionOf } from '../../../helpers/errors.js';
@@ -21,17 +21,7 @@ const PARAMS: readonly GridParam[] = [
 ];
 
 function small(more: Partial<GridSpec> = {}): GridSpec {
-  const { params = PARAMS } = more;
-  return {
-    version: '0.19.6',
-    stage: 1,
-    modelDtype: 'BF16',
-    ranks: 3,
-    tp: 2,
-    params,
-    info: mergeInfoOf(params),
-    ...more,
-  };
+  return smallGrid({ params: PARAMS, ...more });
 }
 
 async function problemsIn(spec: GridSpec) {

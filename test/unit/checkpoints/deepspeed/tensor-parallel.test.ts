@@ -6,7 +6,7 @@ import { memoryTree } from '../../../../src/io/memory.js';
 import { expectedOf, toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import type { Cut } from '../../../helpers/deepspeed/cuts.js';
 import { GRID_FOLDER, type GridParam, type GridSpec, writeGrid } from '../../../helpers/deepspeed/grid.js';
-import { mergeInfoOf, patternOf, plainDim } from '../../../helpers/deepspeed/merge-info.js';
+import { mergeInfoOf, patternOf, plainDim, smallGrid } from '../../../helpers/deepspeed/merge-info.js';
 import { type Py, PyCall, PyFloat, PyTuple } from '../../../helpers/deepspeed/python.js';
 import { bufferOf } from '../../../helpers/deepspeed/random-spec.js';
 import { rejectionOf } from '../../../helpers/errors.js';
@@ -37,17 +37,7 @@ const PARAMS: readonly GridParam[] = [
 ];
 
 function small(more: Partial<GridSpec> = {}): GridSpec {
-  const { params = PARAMS } = more;
-  return {
-    version: '0.19.6',
-    stage: 1,
-    modelDtype: 'BF16',
-    ranks: 3,
-    tp: 2,
-    params,
-    info: mergeInfoOf(params),
-    ...more,
-  };
+  return smallGrid({ params: PARAMS, ...more });
 }
 
 /** Without `universal_checkpoint_info`. */
