@@ -12,6 +12,7 @@ export default defineConfig({
         test: {
           ...node,
           name: 'node',
+          setupFiles: ['test/helpers/properties.ts'],
           include: ['test/{unit,contract,golden,hostile,cli}/**/*.test.ts'],
         },
       },

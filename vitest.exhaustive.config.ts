@@ -2,7 +2,7 @@ import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { chromiumLaunch } from './test/helpers/chromium.js';
 
-/** Every fp32 there is, against the hashes of torch: minutes, so not a part of `npm test`. */
+/** Every fp32 there is, against the hashes of torch, and property tests on new random inputs: minutes, so not a part of `npm test`. */
 export default defineConfig({
   test: {
     slowTestThreshold: 10_000,
@@ -12,6 +12,14 @@ export default defineConfig({
           name: 'cpu',
           environment: 'node',
           include: ['test/exhaustive/*.test.ts'],
+          testTimeout: 600_000,
+        },
+      },
+      {
+        test: {
+          name: 'properties',
+          environment: 'node',
+          include: ['test/{unit,hostile}/**/*.test.ts'],
           testTimeout: 600_000,
         },
       },

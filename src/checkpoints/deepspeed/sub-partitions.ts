@@ -22,13 +22,14 @@ export function dealtRanks(optims: readonly OptimStates[]): readonly OptimStates
   ).flat();
 }
 
-/** A rank's piece of each group. Groups may have had fewer rounds. */
+/** A rank's piece of each group, an empty one where the group had fewer rounds: groups keep their numbers. */
 function piecesOf({ subPartitions = [] }: OptimStates, round: number): TorchTensor[] {
-  return subPartitions.map((group) => group[round] ?? emptyLike(group[0])).filter((piece) => piece !== undefined);
+  const any = subPartitions.flat()[0];
+  return subPartitions.flatMap((group) => group[round] ?? (any ? emptyLike(any) : []));
 }
 
-function emptyLike(tensor: TorchTensor | undefined): TorchTensor | undefined {
-  return tensor && new TorchTensor(tensor.dtype, [0], [1], 0, tensor.storage, undefined);
+function emptyLike(tensor: TorchTensor): TorchTensor {
+  return new TorchTensor(tensor.dtype, [0], [1], 0, tensor.storage, undefined);
 }
 
 /**

@@ -125,6 +125,11 @@ describe('pieces that stage 1 dealt to the ranks', () => {
     }
   });
 
+  test('are put together where a group without parameters has none', async () => {
+    const spec = old(1, '0.3.0', { ranks: 1, groups: [[{ name: 'a', shape: [6] }], [], [{ name: 'b', shape: [7] }]] });
+    for (const elastic of [true, false]) await expectWhole({ ...spec, commElements: 6, elastic });
+  });
+
   test('lie where the deal puts them', async () => {
     const spec = old(1, '0.3.0', { groups: [[{ name: 'w', shape: [17] }]], commElements: 9 });
     const { tensors, sources, layout } = await inspectSpec(spec);
