@@ -16,22 +16,34 @@ const MAX_EXTRA_BYTES = 2 ** 20;
 /** Bytes that are read at once where damage is looked for (4 MiB). */
 const DAMAGE_PIECE = 2 ** 22;
 
-/** A part of a range whose CRC is known. */
-interface CheckedRun {
+/** Bytes `[start, start + length)` of a range with a recorded CRC-32, and the CRC-32 that was found. */
+export interface AuditRun {
+  /** Index into the CRCs of the plan. */
+  readonly range: number;
   readonly start: number;
   readonly length: number;
   readonly crc32: number;
 }
 
+/** A recorded CRC and its index in the plan. */
+interface Range {
+  readonly index: number;
+  readonly crc: RecordedCrc;
+}
+
 /** Collects CRCs while a run reads. */
 export class CrcAudit {
-  readonly #bySource = new Map<number, { crc: RecordedCrc; runs: CheckedRun[] }[]>();
+  readonly #crcs: readonly RecordedCrc[];
+  readonly #bySource = new Map<number, Range[]>();
+  #runs: AuditRun[] = [];
 
   constructor(crcs: readonly RecordedCrc[]) {
-    for (const crc of crcs.toSorted((a, b) => a.offset - b.offset)) {
-      const ranges = this.#bySource.get(crc.source);
-      if (ranges) ranges.push({ crc, runs: [] });
-      else this.#bySource.set(crc.source, [{ crc, runs: [] }]);
+    this.#crcs = crcs;
+    const ranges = crcs.map((crc, index) => ({ index, crc }));
+    for (const range of ranges.toSorted((a, b) => a.crc.offset - b.crc.offset)) {
+      const others = this.#bySource.get(range.crc.source);
+      if (others) others.push(range);
+      else this.#bySource.set(range.crc.source, [range]);
     }
   }
 
@@ -44,8 +56,20 @@ export class CrcAudit {
       const from = Math.max(offset, range.crc.offset);
       const to = Math.min(offset + bytes.length, range.crc.offset + range.crc.length);
       const crc = crc32(bytes.subarray(from - offset, to - offset));
-      range.runs.push({ start: from - range.crc.offset, length: to - from, crc32: crc });
+      this.#runs.push({ range: range.index, start: from - range.crc.offset, length: to - from, crc32: crc });
     }
+  }
+
+  /** Takes note of what another audit of the same plan has found. */
+  note(runs: readonly AuditRun[]): void {
+    for (const run of runs) this.#runs.push(run);
+  }
+
+  /** What was found since the last call, for `note` of another audit. This one forgets it. */
+  takeRuns(): readonly AuditRun[] {
+    const taken = this.#runs;
+    this.#runs = [];
+    return taken;
   }
 
   /**
@@ -60,8 +84,10 @@ export class CrcAudit {
   ): Promise<CheckReport> {
     let checked = 0;
     let skipped = 0;
-    for (const { crc, runs } of [...this.#bySource.values()].flat()) {
-      const found = await joinRuns(crc, runs, sources, signal);
+    const runs = this.#crcs.map((): AuditRun[] => []);
+    for (const run of this.#runs) runs[run.range]?.push(run);
+    for (const [index, crc] of this.#crcs.entries()) {
+      const found = await joinRuns(crc, runs[index] ?? [], sources, signal);
       if (found === undefined) {
         skipped++;
         continue;
@@ -109,7 +135,7 @@ export async function assertUndamaged(
 /** The CRC of a whole range from the CRCs of its runs; undefined where too much of it was not read. */
 async function joinRuns(
   range: RecordedCrc,
-  runs: readonly CheckedRun[],
+  runs: readonly AuditRun[],
   sources: PlanSources,
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
@@ -138,7 +164,7 @@ async function joinRuns(
   return crc;
 }
 
-function firstEndingAfter(ranges: readonly { crc: RecordedCrc }[], offset: number): number {
+function firstEndingAfter(ranges: readonly Range[], offset: number): number {
   let low = 0;
   let high = ranges.length;
   while (low < high) {

@@ -11,10 +11,11 @@ import type { CheckReport } from '../checkpoints/inventory.js';
 import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
-import { readBack, type WrittenRange } from './read-back.js';
+import { readBack } from './read-back.js';
 import type { RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
-import { ZipCrcs } from './zip-crcs.js';
+import type { WrittenRange } from './written.js';
+import { withCrcs } from './zip-crcs.js';
 
 /** What a run's output needs to know. */
 export interface OutputOptions {
@@ -27,7 +28,6 @@ export interface OutputOptions {
 interface OpenFile {
   readonly plan: OutputFile;
   readonly sink: ByteSink;
-  readonly crcs: ZipCrcs | undefined;
   readonly written: WrittenRange[];
   left: number;
 }
@@ -55,8 +55,8 @@ export class RunOutput {
     this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal ? [options.signal] : [])]);
   }
 
-  /** Writes a tile. It may be reused when the promise has settled. */
-  async write(tile: Tile, bytes: Uint8Array): Promise<void> {
+  /** Writes the bytes of a tile, which are `written`. They may be reused when the promise has settled. */
+  async write(tile: Tile, bytes: Uint8Array, written: readonly WrittenRange[]): Promise<void> {
     this.#throwFailure();
     let opening = this.#open.get(tile.file);
     if (!opening) {
@@ -64,9 +64,7 @@ export class RunOutput {
       this.#open.set(tile.file, opening);
     }
     const file = await opening;
-    file.crcs?.add(tile, bytes);
-    // What no part covers is left to the end of a zip file, which may put descriptors there.
-    for (const { at, length } of coveredRuns(tile)) this.#note(file, tile.at + at, bytes.subarray(at, at + length));
+    for (const range of written) file.written.push(range);
     await this.#put(file, tile.at, bytes);
     file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
     if (file.left > 0) return;
@@ -106,12 +104,7 @@ export class RunOutput {
     assert(plan, `the plan has no file ${index}`);
     const sink = await this.#options.output.create(plan.path, plan.byteLength);
     const left = plan.parts.reduce((sum, part) => sum + part.length, 0);
-    return { plan, sink, crcs: plan.zip ? new ZipCrcs() : undefined, written: [], left };
-  }
-
-  /** Takes note of bytes that are written, to compare them with what is read back. */
-  #note(file: OpenFile, at: number, bytes: Uint8Array): void {
-    if (this.#verify) file.written.push({ at, length: bytes.length, crc32: crc32(bytes) });
+    return { plan, sink, written: [], left };
   }
 
   async #put(file: OpenFile, at: number, bytes: Uint8Array): Promise<void> {
@@ -120,9 +113,9 @@ export class RunOutput {
   }
 
   async #close(index: number, file: OpenFile): Promise<void> {
-    if (file.plan.zip && file.crcs) {
-      for (const { at, bytes } of emitZipTail(file.crcs.complete(file.plan.zip.records))) {
-        this.#note(file, at, bytes);
+    if (file.plan.zip) {
+      for (const { at, bytes } of emitZipTail(withCrcs(file.plan.zip.records, file.written))) {
+        file.written.push({ at, length: bytes.length, crc32: crc32(bytes) });
         await this.#put(file, at, bytes);
       }
     }
@@ -167,15 +160,4 @@ export class RunOutput {
       phase,
     });
   }
-}
-
-/** The parts of a tile, neighbours as one. */
-function coveredRuns(tile: Tile): { at: number; length: number }[] {
-  const runs: { at: number; length: number }[] = [];
-  for (const { at, length } of tile.parts) {
-    const last = runs.at(-1);
-    if (last && last.at + last.length === at) last.length += length;
-    else runs.push({ at, length });
-  }
-  return runs;
 }

@@ -10,16 +10,12 @@ import { isUnshardError, UnshardError } from '../base/errors.js';
 import { readWeightFile, type StoredTensor } from '../checkpoints/weights.js';
 import type { ByteSource, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
+import type { WrittenRange } from './written.js';
 
-/** Bytes that are read back at once (4 MiB): large enough for a disk, and little beside the tiles. */
+/** Bytes that are read back at once (4 MiB) … */
 const PIECE_BYTES = 2 ** 22;
-
-/** Bytes that were written at `at`, and their CRC-32. */
-export interface WrittenRange {
-  readonly at: number;
-  readonly length: number;
-  readonly crc32: number;
-}
+/** … and how many such reads are under way: a browser takes a while for each. */
+const PIECES_AHEAD = 2;
 
 /** What it takes to read files of a run back, one after another. */
 export interface ReadBack {
@@ -37,57 +33,81 @@ export async function readBack(context: ReadBack, file: OutputFile, written: rea
   const source = await context.output.open(file.path);
   try {
     if (source.size !== file.byteLength) throw differs(file.path, 'its size', file.byteLength, source.size);
-    const buffer = new Uint8Array(Math.min(PIECE_BYTES, file.byteLength));
-    let end = 0;
-    for (const range of written.toSorted((a, b) => a.at - b.at)) {
-      await checkZeros(context, source, end, range.at, buffer);
-      await checkRange(context, source, range, buffer);
-      end = range.at + range.length;
-    }
-    await checkZeros(context, source, end, file.byteLength, buffer);
+    const comparison = new Comparison(file.path, written);
+    for await (const piece of piecesOf(source, context.signal)) comparison.add(piece);
     await checkHeader(context, file, source);
   } finally {
     await source.close();
   }
 }
 
-async function checkRange(
-  { signal }: ReadBack,
-  source: ByteSource,
-  { at, length, crc32: expected }: WrittenRange,
-  buffer: Uint8Array,
-): Promise<void> {
-  let found = 0;
-  for await (const piece of piecesOf(source, at, at + length, buffer, signal)) found = crc32(piece, found);
-  if (found === expected) return;
-  throw differs(source.name, `the CRC-32 of bytes ${at} to ${at + length}`, hex(expected), hex(found));
-}
+/** Compares a file, piece by piece from its start, with the ranges that were written to it. */
+class Comparison {
+  readonly #path: string;
+  readonly #ranges: readonly WrittenRange[];
+  #at = 0;
+  #next = 0;
+  /** CRC-32 of what was seen of the next range. */
+  #crc = 0;
 
-async function checkZeros(
-  { signal }: ReadBack,
-  source: ByteSource,
-  start: number,
-  end: number,
-  buffer: Uint8Array,
-): Promise<void> {
-  for await (const piece of piecesOf(source, start, end, buffer, signal)) {
-    const odd = piece.find((byte) => byte !== 0);
-    if (odd !== undefined) throw differs(source.name, `a byte of the padding from ${start} to ${end}`, 0, odd);
+  constructor(path: string, written: readonly WrittenRange[]) {
+    this.#path = path;
+    this.#ranges = written.filter(({ length }) => length > 0).toSorted((a, b) => a.at - b.at);
+  }
+
+  add(piece: Uint8Array): void {
+    const end = this.#at + piece.length;
+    for (let from = 0; this.#at < end; ) {
+      const range = this.#ranges[this.#next];
+      const isInside = range !== undefined && range.at <= this.#at;
+      const stop = Math.min(end, range === undefined ? end : isInside ? range.at + range.length : range.at);
+      const bytes = piece.subarray(from, from + stop - this.#at);
+      if (isInside) this.#addBytes(range, bytes, stop);
+      else this.#addZeros(bytes);
+      from += bytes.length;
+      this.#at = stop;
+    }
+  }
+
+  #addBytes({ at, length, crc32: expected }: WrittenRange, bytes: Uint8Array, stop: number): void {
+    this.#crc = crc32(bytes, this.#crc);
+    if (stop < at + length) return;
+    if (this.#crc !== expected) {
+      throw differs(this.#path, `the CRC-32 of bytes ${at} to ${stop}`, hex(expected), hex(this.#crc));
+    }
+    this.#next++;
+    this.#crc = 0;
+  }
+
+  #addZeros(bytes: Uint8Array): void {
+    const odd = bytes.findIndex((byte) => byte !== 0);
+    if (odd >= 0) throw differs(this.#path, `byte ${this.#at + odd}, which is padding,`, 0, bytes[odd] ?? 0);
   }
 }
 
-/** Bytes `[start, end)` of a source, a buffer at a time. */
-async function* piecesOf(
-  source: ByteSource,
-  start: number,
-  end: number,
-  buffer: Uint8Array,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
-  for (let at = start; at < end; at += buffer.length) {
-    const piece = buffer.subarray(0, Math.min(buffer.length, end - at));
-    await source.read(at, piece, signal);
-    yield piece;
+/** The bytes of a source in order; a piece is overwritten when the next but one is asked for. */
+async function* piecesOf(source: ByteSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  const buffers = Array.from({ length: PIECES_AHEAD }, () => new Uint8Array(Math.min(PIECE_BYTES, source.size)));
+  let at = 0;
+  const readNext = async (buffer: Uint8Array): Promise<Uint8Array> => {
+    const piece = buffer.subarray(0, Math.min(buffer.length, source.size - at));
+    const offset = at;
+    at += piece.length;
+    await source.read(offset, piece, signal);
+    return piece;
+  };
+  const reads: { readonly buffer: Uint8Array; readonly piece: Promise<Uint8Array> }[] = [];
+  const start = (buffer: Uint8Array): void => {
+    if (at >= source.size) return;
+    const piece = readNext(buffer);
+    // Whoever waits for it is told; until then nobody does.
+    piece.catch(() => {});
+    reads.push({ buffer, piece });
+  };
+  for (const buffer of buffers) start(buffer);
+  for (let read = reads.shift(); read; read = reads.shift()) {
+    yield await read.piece;
+    start(read.buffer);
   }
 }
 

@@ -16,7 +16,8 @@ import { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
-import { DEFAULT_MEMORY, fillTiles } from './lanes.js';
+import { localFiller } from './filler.js';
+import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
@@ -84,10 +85,12 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
   const output = new RunOutput(plan, { ...options, verify });
   const stats = plan.tensors.map(() => emptyStats());
   try {
-    await fillTiles(context, allTiles(plan), options.memory ?? DEFAULT_MEMORY, async (tile, filled, bytes) => {
+    const filler = localFiller(context, verify ? 'always' : 'for zip');
+    const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
+    await fillTiles(filler, allTiles(plan), { lanes, signal: options.signal }, async (tile, filled, bytes) => {
       await assertProven(context, filled.differences);
       await collect(context, filled.stats, stats);
-      await output.write(tile, bytes);
+      await output.write(tile, bytes, filled.written);
     });
     const crcs = await context.audit?.finish(context.sources, plan.sources, options.signal);
     options.signal?.throwIfAborted();

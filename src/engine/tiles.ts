@@ -12,13 +12,17 @@ import { workingBytes } from './compute.js';
 /** Bytes of a tile, read or written, whichever is more: large enough that a call's overhead vanishes (16 MiB). */
 export const TILE_BYTES = 2 ** 24;
 
-/** A range of one output file. */
-export interface Tile {
+/** A range of one output file. It names a tile where the plan is at hand. */
+export interface TileRange {
   /** Index of the file in the plan. */
   readonly file: number;
   /** Byte range of the file. Bytes that no part covers are zeros. */
   readonly at: number;
   readonly length: number;
+}
+
+/** A range of one output file, and what it is made of. */
+export interface Tile extends TileRange {
   readonly parts: readonly TilePart[];
 }
 
@@ -58,6 +62,34 @@ export function* tilesOf(plan: Plan, file: number): Generator<Tile> {
     }
   }
   if (parts.length > 0) yield tile(file, start, parts);
+}
+
+/** The tile of a range: as `tilesOf` gave it, where that gave the range. */
+export function tileAt(plan: Plan, { file, at, length }: TileRange): Tile {
+  const { parts } = outputFile(plan, file);
+  const end = at + length;
+  const found: TilePart[] = [];
+  for (let i = firstPartAfter(parts, at); i < parts.length; i++) {
+    const part = parts[i];
+    if (!part || part.at >= end) break;
+    const start = Math.max(part.at, at);
+    const stop = Math.min(part.at + part.length, end);
+    if (start < stop) found.push({ part, from: start - part.at, length: stop - start, at: start - at });
+  }
+  return { file, at, length, parts: found };
+}
+
+/** Index of the first part that ends after byte `at` of its file. */
+function firstPartAfter(parts: readonly OutputPart[], at: number): number {
+  let low = 0;
+  let high = parts.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const part = parts[middle];
+    if (part && part.at + part.length <= at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** A tensor of a plan. */

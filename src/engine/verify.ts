@@ -20,7 +20,8 @@ import { CrcAudit } from './audit.js';
 import type { Backend } from './backend.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type Difference, type FillContext } from './fill.js';
-import { DEFAULT_MEMORY, fillTiles } from './lanes.js';
+import { localFiller } from './filler.js';
+import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { PlanSources } from './sources.js';
 import { tilesOf } from './tiles.js';
 
@@ -119,7 +120,8 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   const total = plan.totals.outputBytes;
   let compared = 0;
   try {
-    await fillTiles(context, tilesOf(plan, 0), options.memory ?? DEFAULT_MEMORY, async (tile, filled) => {
+    const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
+    await fillTiles(localFiller(context, 'never'), tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
-import { TILE_BYTES, type Tile, tilesOf } from '../../../src/engine/tiles.js';
+import { TILE_BYTES, type Tile, tileAt, tilesOf } from '../../../src/engine/tiles.js';
 import { workOf } from '../../../src/engine/work.js';
 import { plan } from '../../../src/plan/make.js';
 import type { Plan } from '../../../src/plan/plan.js';
@@ -17,6 +17,28 @@ function work(made: Plan) {
   if (!tile) throw new Error('the plan has no tile');
   return workOf(made, tile);
 }
+
+describe('tileAt', () => {
+  const entries = [masterOf('a', 20e6, 0), masterOf('empty', 0, 8e7), masterOf('b', 3, 9e7), masterOf('c', 9e6, 1e8)];
+
+  test.each(['safetensors', 'bin'] as const)('gives the tile of every range of a %s file', (format) => {
+    const made = plan(inventoryOf(entries, HUGE), { format });
+    for (const tile of tiles(made)) {
+      const { file, at, length } = tile;
+      expect(tileAt(made, { file, at, length })).toEqual(tile);
+    }
+  });
+
+  test('cuts parts at both ends of a range', () => {
+    const made = plan(inventoryOf(entries, HUGE));
+    const [, a, b] = made.files[0]?.parts ?? [];
+    if (!a || !b) throw new Error('the plan has no parts');
+    expect(tileAt(made, { file: 0, at: b.at - 8, length: 10 }).parts).toEqual([
+      { part: a, from: a.length - 8, length: 8, at: 0 },
+      { part: b, from: 0, length: 2, at: 8 },
+    ]);
+  });
+});
 
 describe('tilesOf', () => {
   test('covers every byte of every part once, in order, in tiles of bounded size', () => {

@@ -1,0 +1,50 @@
+/**
+ * What fills tiles: the calling thread, or others (`threads/`). The loop of a run hands out tiles and memory to fill.
+ *
+ * @module
+ */
+
+import type { AuditRun } from './audit.js';
+import { LaneBuffers } from './buffers.js';
+import { type FillContext, type Filled, fillTile } from './fill.js';
+import { type TileRange, tileAt } from './tiles.js';
+import { workOf } from './work.js';
+import { type WrittenRange, writtenRanges } from './written.js';
+
+/** A tile that was filled. */
+export interface FilledTile extends Filled {
+  /** The memory that was handed in; the tile is at its start. */
+  readonly memory: ArrayBuffer;
+  /** CRC-32s of the tile's bytes; none where nobody asked. */
+  readonly written: readonly WrittenRange[];
+  /** What another thread has found of recorded CRCs. */
+  readonly audited: readonly AuditRun[];
+}
+
+/** Fills tiles of one plan. */
+export interface Filler {
+  /** Fills a tile in `memory`, which is at least as long and may be handed over to another thread and back. */
+  fill(tile: TileRange, memory: ArrayBuffer): Promise<FilledTile>;
+  /** Ends what the filler has under way, and frees what it holds. */
+  close(): Promise<void>;
+}
+
+/** A filler on the calling thread. With `crcs` it takes CRC-32s of what it fills. The context stays the caller's. */
+export function localFiller(context: FillContext, crcs: 'always' | 'for zip' | 'never'): Filler {
+  const idle: LaneBuffers[] = [];
+  return {
+    async fill(range, memory) {
+      const { plan } = context;
+      const tile = tileAt(plan, range);
+      const work = workOf(plan, tile);
+      const bytes = new Uint8Array(memory, 0, tile.length);
+      const buffers = idle.pop() ?? new LaneBuffers();
+      const filled = await fillTile(context, work, buffers.fit(work, bytes));
+      idle.push(buffers);
+      const isZip = plan.files[tile.file]?.zip !== undefined;
+      const isWanted = crcs === 'always' || (crcs === 'for zip' && isZip);
+      return { ...filled, memory, written: isWanted ? writtenRanges(tile, bytes, isZip) : [], audited: [] };
+    },
+    async close() {},
+  };
+}

@@ -1,0 +1,33 @@
+/**
+ * CRC-32s of what is written, to compare them with what is read back, and for the records of a zip file.
+ *
+ * @module
+ */
+
+import { crc32 } from '../base/crc32.js';
+import type { Tile } from './tiles.js';
+
+/** Bytes that were written at `at` of a file, and their CRC-32. */
+export interface WrittenRange {
+  readonly at: number;
+  readonly length: number;
+  readonly crc32: number;
+}
+
+/**
+ * The bytes of a tile that its parts cover: with `eachPart` a range for each of them, else one for neighbours together.
+ * What no part covers is left to the end of a zip file, which may put descriptors there.
+ */
+export function writtenRanges(tile: Tile, bytes: Uint8Array, eachPart: boolean): WrittenRange[] {
+  const runs: { at: number; length: number }[] = [];
+  for (const { at, length } of tile.parts) {
+    const last = runs.at(-1);
+    if (!eachPart && last && last.at + last.length === at) last.length += length;
+    else runs.push({ at, length });
+  }
+  return runs.map(({ at, length }) => ({
+    at: tile.at + at,
+    length,
+    crc32: crc32(bytes.subarray(at, at + length)),
+  }));
+}
