@@ -47,8 +47,9 @@ describe('the tests', () => {
     const pages = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.html'))
       .map((name) => `test/${name}`);
+    const named = [...scripts, ...configs.map((path) => readFileSync(join(ROOT, path), 'utf8'))];
     const roots = [
-      ...scripts.flatMap((script) => script.match(/\btest\/\S+\.(ts|mjs)\b/g) ?? []),
+      ...named.flatMap((text) => text.match(/\btest\/[\w/.-]+\.(ts|mjs)\b/g) ?? []),
       ...pages.flatMap(scriptsOf),
       ...configs,
       ...tests.map(({ path }) => path).filter((path) => /\.(test|browser)\.ts$/.test(path)),
