@@ -58,7 +58,7 @@ export { fileListTree } from './io/files.js';
 export { directoryOutput, directoryTree } from './io/handles.js';
 export { memoryOutput, memoryTree } from './io/memory.js';
 export { opfsOutput } from './io/opfs.js';
-export type { ByteSink, ByteSource, FileTree, OutputTree, TreeEntry } from './io/types.js';
+export type { ByteSink, ByteSource, FileTree, OutputTree, SharedOutput, TreeEntry } from './io/types.js';
 export { adaptersOf } from './plan/lora.js';
 export { plan } from './plan/make.js';
 export { offeredPrefix, type PrefixOffer } from './plan/names.js';

@@ -9,10 +9,10 @@ import { flatTree } from './flat.js';
 import { plainFilePath } from './path.js';
 import { makeSink } from './sink.js';
 import { makeSource } from './source.js';
-import type { ByteSource, FileTree, OutputTree } from './types.js';
+import type { ByteSource, FileTree, SharedOutput } from './types.js';
 
 /** A folder in memory whose finished files can be had as arrays. */
-export interface MemoryOutput extends OutputTree {
+export interface MemoryOutput extends SharedOutput {
   /** The finished files by path. */
   readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 }
@@ -68,6 +68,10 @@ export function memoryOutput(): MemoryOutput {
     },
     async remove(path) {
       files.delete(plainFilePath(path, 'sink'));
+    },
+    async sweep() {},
+    async removeFolder(path) {
+      for (const file of files.keys()) if (file.startsWith(`${plainFilePath(path, 'sink')}/`)) files.delete(file);
     },
   };
 }

@@ -4,16 +4,28 @@
  * @module
  */
 
+import { randomInt } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
+import { crc32 } from '../base/crc32.js';
 import { UnshardError } from '../base/errors.js';
 import { shortRead, sinkFailure, sourceFailure } from './failures.js';
 import { errnoOf, nodeSinkFailure, nodeSourceFailure } from './node-failures.js';
 import { pathSegments, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
 import { makeSource, READ_PIECE } from './source.js';
-import type { ByteSource, FileTree, OutputTree, TreeEntry } from './types.js';
+import type { ByteSource, FileTree, SharedOutput, TreeEntry } from './types.js';
+
+/** This machine in the names of unfinished files, whatever its own name. */
+const HOST = crc32(new TextEncoder().encode(hostname())).toString(16);
+
+/** This process in the names of unfinished files. Its number alone is that of an earlier process too, in a container always. */
+const PROCESS = `${process.pid}-${randomInt(2 ** 32).toString(16)}`;
+
+/** What follows the name of an unfinished file: the machine, the process by two numbers, and a number of the file's own. */
+const PARTIAL = /^\.partial-([0-9a-f]+)-((\d+)-[0-9a-f]+)-[0-9a-f]+$/;
 
 /**
  * A folder to read from.
@@ -36,10 +48,11 @@ export async function openFolder(path: string): Promise<FileTree> {
 
 /**
  * A folder to write to; it and its sub-folders are made when a file is created. A file is written as
- * `NAME.partial-<process id>` beside its place and renamed by `close`. It is not synced to the disk: what a power
- * failure cuts, the reader of the file finds.
+ * `NAME.partial-MACHINE-PROCESS-NUMBER` beside its place and renamed by `close`. What processes of this machine that
+ * are no more have left of a file is removed when it is created. It is not synced to the disk: what a power failure
+ * cuts, the reader of the file finds.
  */
-export function folderOutput(path: string): OutputTree {
+export function folderOutput(path: string): SharedOutput {
   const root = resolve(path);
   const writing = new Set<string>();
   return {
@@ -73,7 +86,52 @@ export function folderOutput(path: string): OutputTree {
         if (!isNothing(error)) throw nodeSinkFailure(file, error);
       }
     },
+    async sweep(files) {
+      const targets = new Set(files.map((file) => targetOf(root, file)));
+      for (const folder of new Set([...targets].map((target) => dirname(target)))) {
+        try {
+          await removePartials(folder, (name) => targets.has(join(folder, name)));
+        } catch (error) {
+          throw nodeSinkFailure(folder, error);
+        }
+      }
+    },
+    async removeFolder(folder) {
+      try {
+        await rm(targetOf(root, folder), { recursive: true, force: true });
+      } catch (error) {
+        throw nodeSinkFailure(folder, error);
+      }
+    },
   };
+}
+
+/** Removes unfinished files of a folder: those whose names will be as `isMeant` says, of writers that are `isGone`. */
+async function removePartials(
+  folder: string,
+  isMeant: (name: string) => boolean,
+  isGone: (suffix: RegExpExecArray) => boolean = () => true,
+): Promise<void> {
+  const entries = await readdir(folder).catch((error) => (isNothing(error) ? [] : Promise.reject(error)));
+  for (const entry of entries) {
+    const at = entry.lastIndexOf('.partial-');
+    const suffix = at < 0 ? null : PARTIAL.exec(entry.slice(at));
+    if (!suffix || !isMeant(entry.slice(0, at)) || !isGone(suffix)) continue;
+    await unlink(join(folder, entry)).catch((error) => (isNothing(error) ? undefined : Promise.reject(error)));
+  }
+}
+
+/** True where the writer was a process of this machine that is no more. */
+function isAbandoned([, host, writer, pid]: RegExpExecArray): boolean {
+  if (host !== HOST || writer === PROCESS) return false;
+  if (Number(pid) === process.pid) return true;
+  try {
+    // Signal 0 asks only whether there is such a process.
+    process.kill(Number(pid), 0);
+    return false;
+  } catch (error) {
+    return errnoOf(error) === 'ESRCH';
+  }
 }
 
 async function listFolder(folder: string, shown: string): Promise<TreeEntry[]> {
@@ -146,9 +204,9 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
   await mkdir(dirname(target), { recursive: true });
   // A file cannot be renamed to the name of a folder: better found now than when all is written.
   if ((await statOrMissing(target))?.isDirectory()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
-  const partial = `${target}.partial-${process.pid}`;
-  // One may be left of an earlier process of this number: in a container all processes have the same.
-  await unlink(partial).catch(() => undefined);
+  // Without the right to remove it, it stays where it is.
+  await removePartials(dirname(target), (name) => name === basename(target), isAbandoned).catch(() => undefined);
+  const partial = `${target}.partial-${HOST}-${PROCESS}-${randomInt(2 ** 32).toString(16)}`;
   const file = await open(partial, 'wx');
   const { dev, ino } = await file.stat();
   const isOurs = async () => {
@@ -165,7 +223,7 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
     },
     async finish() {
       await file.close();
-      // Another process of this number, in another container, may write to the same folder.
+      // Another process may have taken it for abandoned, or have finished all there is to write here.
       if (!(await isOurs())) throw sinkFailure('sink-locked', path, undefined, byteLength);
       await rename(partial, target);
       onEnd();

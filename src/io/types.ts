@@ -66,3 +66,11 @@ export interface OutputTree {
   /** Removes a finished file; nothing happens where there is none. */
   remove(path: string): Promise<void>;
 }
+
+/** A folder that several processes write to, on one machine or many. */
+export interface SharedOutput extends OutputTree {
+  /** Removes what writers of files of these names left unfinished. One that is still at it then fails to close its file. */
+  sweep(paths: readonly string[]): Promise<void>;
+  /** Removes a sub-folder and all that is in it; nothing happens where there is none. */
+  removeFolder(path: string): Promise<void>;
+}

@@ -15,13 +15,18 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { folderOutput, openFolder } from '../../../src/io/node.js';
 import { readBytes } from '../../../src/io/read.js';
 import { temporaryFolder } from '../../helpers/cli.js';
 import { rejectionOf } from '../../helpers/errors.js';
 
 const LINUX = process.platform === 'linux';
+
+/** Names of the unfinished files in a folder. */
+function partials(folder: string): string[] {
+  return readdirSync(folder).filter((name) => name.includes('.partial-'));
+}
 
 /** Paths that this process has open in a folder. */
 function openPaths(folder: string): string[] {
@@ -131,30 +136,112 @@ test('a file is written beside its place and leaves nothing else there', async (
   const root = await temporaryFolder();
   const sink = await folderOutput(join(root, 'new', 'folder')).create('a.bin', 3);
   await sink.write(0, new Uint8Array([1, 2, 3]));
-  expect(readdirSync(join(root, 'new', 'folder'))).toEqual([`a.bin.partial-${process.pid}`]);
+  expect(partials(join(root, 'new', 'folder'))).toEqual([
+    expect.stringMatching(new RegExp(`^a\\.bin\\.partial-[0-9a-f]+-${process.pid}-[0-9a-f]+-[0-9a-f]+$`)),
+  ]);
   await sink.close();
   expect(readdirSync(join(root, 'new', 'folder'))).toEqual(['a.bin']);
 });
 
-test('what a killed process of the same number left is replaced', async () => {
-  const root = await temporaryFolder();
-  writeFileSync(join(root, `a.bin.partial-${process.pid}`), 'left by a process that was killed');
-  const sink = await folderOutput(root).create('a.bin', 2);
-  await sink.write(0, new Uint8Array([7]));
-  await sink.close();
-  expect([...readFileSync(join(root, 'a.bin'))]).toEqual([7, 0]);
+describe('unfinished files', () => {
+  const sinkOf = async (root: string, file = 'a.bin') => folderOutput(root).create(file, 2);
+
+  /** Leaves an unfinished a.bin, as a process of this number would. */
+  async function leave(root: string, pid: number, host?: string): Promise<string> {
+    const sink = await sinkOf(root);
+    const [, own] = /^a\.bin\.partial-([0-9a-f]+)-/.exec(partials(root)[0] ?? '') ?? [];
+    await sink.abort();
+    const name = `a.bin.partial-${host ?? own}-${pid}-f00-ba4`;
+    writeFileSync(join(root, name), 'left');
+    return name;
+  }
+
+  test('of a process that is no more are removed when the file is written again', async () => {
+    const root = await temporaryFolder();
+    const { pid } = spawnSync('true');
+    const left = await leave(root, pid);
+    expect(readFileSync(join(root, left), 'utf8')).toBe('left');
+    const sink = await sinkOf(root);
+    expect(existsSync(join(root, left))).toBe(false);
+    await sink.write(0, new Uint8Array([7]));
+    await sink.close();
+    expect(readdirSync(root)).toEqual(['a.bin']);
+    expect([...readFileSync(join(root, 'a.bin'))]).toEqual([7, 0]);
+  });
+
+  test('of an earlier process of our number are removed: in a container all have the same', async () => {
+    const root = await temporaryFolder();
+    const left = await leave(root, process.pid);
+    await (await sinkOf(root)).close();
+    expect(left).toContain(`-${process.pid}-f00-`);
+    expect(readdirSync(root)).toEqual(['a.bin']);
+  });
+
+  test('of a process that still runs, of another machine, and of other files stay', async () => {
+    const root = await temporaryFolder();
+    const { pid } = spawnSync('true');
+    const running = await leave(root, process.ppid);
+    await (await sinkOf(root)).close();
+    expect(partials(root)).toEqual([running]);
+    unlinkSync(join(root, running));
+    const elsewhere = await leave(root, pid, 'abc');
+    await (await sinkOf(root)).close();
+    expect(partials(root)).toEqual([elsewhere]);
+    unlinkSync(join(root, elsewhere));
+    const left = await leave(root, pid);
+    await (await sinkOf(root, 'other.bin')).close();
+    expect(partials(root)).toEqual([left]);
+  });
+
+  test('of all writers of the named files are swept', async () => {
+    const root = await temporaryFolder();
+    const [running, sink] = [await leave(root, process.ppid), await sinkOf(root, 'sub/b.bin')];
+    const mine = await sinkOf(root, 'mine.bin');
+    writeFileSync(join(root, 'a.bin.partial-notes'), 'of somebody');
+    const output = folderOutput(root);
+    await output.sweep(['a.bin', 'sub/b.bin', 'none/c.bin']);
+    expect(existsSync(join(root, running))).toBe(false);
+    expect(readdirSync(join(root, 'sub'))).toEqual([]);
+    expect(await rejectionOf(sink.close())).toMatchObject({ kind: 'sink', code: 'sink-locked' });
+    await sink.abort();
+    await mine.close();
+    expect(readdirSync(root).sort()).toEqual(['a.bin.partial-notes', 'mine.bin', 'sub']);
+  });
+
+  test('of two writers of one file both get to its end, and the last one stands', async () => {
+    const root = await temporaryFolder();
+    const [first, second] = [await sinkOf(root), await sinkOf(root)];
+    expect(partials(root)).toHaveLength(2);
+    await first.write(0, new Uint8Array([1, 1]));
+    await second.write(0, new Uint8Array([2, 2]));
+    await first.close();
+    await second.close();
+    expect([...readFileSync(join(root, 'a.bin'))]).toEqual([2, 2]);
+    expect(readdirSync(root)).toEqual(['a.bin']);
+  });
+
+  test('that were taken away are neither put in place nor removed', async () => {
+    const root = await temporaryFolder();
+    const sink = await sinkOf(root);
+    const partial = join(root, partials(root)[0] ?? '');
+    unlinkSync(partial);
+    writeFileSync(partial, 'theirs');
+    expect(await rejectionOf(sink.close())).toMatchObject({ kind: 'sink', code: 'sink-locked' });
+    await sink.abort();
+    expect(readFileSync(partial, 'utf8')).toBe('theirs');
+    expect(existsSync(join(root, 'a.bin'))).toBe(false);
+  });
 });
 
-test('a file that another process took over is neither put in place nor removed', async () => {
+test('a sub-folder is removed with what is in it, and nothing happens where there is none', async () => {
   const root = await temporaryFolder();
-  const sink = await folderOutput(root).create('a.bin', 2);
-  const partial = join(root, `a.bin.partial-${process.pid}`);
-  unlinkSync(partial);
-  writeFileSync(partial, 'theirs');
-  expect(await rejectionOf(sink.close())).toMatchObject({ kind: 'sink', code: 'sink-locked' });
-  await sink.abort();
-  expect(readFileSync(partial, 'utf8')).toBe('theirs');
-  expect(existsSync(join(root, 'a.bin'))).toBe(false);
+  const output = folderOutput(root);
+  for (const file of ['sub/deep/a.bin', 'b.bin']) await (await output.create(file, 1)).close();
+  await output.removeFolder('sub');
+  await output.removeFolder('sub');
+  expect(readdirSync(root)).toEqual(['b.bin']);
+  expect(await rejectionOf(output.removeFolder('..'))).toMatchObject({ kind: 'sink', code: 'bad-path' });
+  expect(await rejectionOf(output.removeFolder(''))).toMatchObject({ kind: 'sink', code: 'bad-path' });
 });
 
 test('a link in the way of an output is replaced, not followed', async () => {
