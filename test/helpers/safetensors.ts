@@ -51,6 +51,31 @@ export function writeSafetensors(tensors: Readonly<Record<string, WrittenTensor>
   return Uint8Array.from(Buffer.concat([length, text, ...Object.values(tensors).map(({ bytes }) => bytes)]));
 }
 
+/** The order in which `save_file` puts dtypes, last first. */
+const DTYPES =
+  'BOOL U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64'.split(' ');
+
+/** The file that `save_file` makes of tensors, with metadata in the order of its keys; without any code of the project. */
+export function saveSafetensors(
+  tensors: Readonly<Record<string, WrittenTensor>>,
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array<ArrayBuffer> {
+  const byName = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+  const rank = (name: string) => DTYPES.indexOf(tensors[name]?.dtype ?? '');
+  const names = Object.keys(tensors).sort((a, b) => rank(b) - rank(a) || byName(a, b));
+  const plain = writeSafetensors(
+    Object.fromEntries(names.flatMap((name) => (tensors[name] ? [[name, tensors[name]]] : []))),
+  );
+  const end = 8 + new DataView(plain.buffer).getUint32(0, true);
+  const notes = Object.fromEntries(Object.entries(metadata).sort(([a], [b]) => byName(a, b)));
+  const fields = Buffer.from(plain.subarray(9, end)).toString('utf8');
+  const json = Buffer.from(`{"__metadata__":${JSON.stringify(notes)}${fields === '}' ? '' : ','}${fields}`);
+  const header = Buffer.concat([json, Buffer.alloc(-json.length & 7, ' ')]);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  return Uint8Array.from(Buffer.concat([length, header, plain.subarray(end)]));
+}
+
 /** SHA-256 in hexadecimal. */
 export function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
