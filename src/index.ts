@@ -35,6 +35,13 @@ export { mergeTrees } from './checkpoints/merge-trees.js';
 export type { InspectOptions, InspectProgress, TpMerge, TpRule } from './checkpoints/options.js';
 export type { Backend, ConvertJob, ConvertStats } from './engine/backend.js';
 export {
+  type BackendChoice,
+  type BackendDecision,
+  type CalibrateOptions,
+  calibrate,
+  type Rate,
+} from './engine/calibrate.js';
+export {
   type ConsolidatedWeights,
   type ConsolidateOptions,
   consolidateWeights,
@@ -43,7 +50,7 @@ export {
 } from './engine/consolidate.js';
 export { cpuBackend } from './engine/cpu.js';
 export type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
-export type { Report, RunProgress, TensorReport } from './engine/report.js';
+export type { BackendReport, Report, RunProgress, TensorReport } from './engine/report.js';
 export { type RunOptions, run } from './engine/run.js';
 export {
   type VerifiedTensor,

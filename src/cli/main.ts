@@ -9,6 +9,8 @@ import { realpath, stat } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { version } from '../../package.json';
 import {
+  calibrate,
+  cpuBackend,
   type FileTree,
   folderOutput,
   inspect,
@@ -68,7 +70,8 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
   try {
     const { overwrite, verify } = command;
     const onProgress = (step: RunProgress) => progress.update(step.written, step.total, runStep(step));
-    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress });
+    const choice = command.json ? { choice: await calibrate(made, { asked: 'auto', cpu: cpuBackend() }) } : {};
+    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress, ...choice });
     progress.clear();
     process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : reportText(report, command.out));
   } finally {

@@ -44,6 +44,8 @@ export interface Backend {
   readonly name: 'cpu' | 'gpu';
   /** What runs the jobs, for people: the adapter's description, or the kind of CPU kernel. */
   readonly description: string;
+  /** Seconds in which at least one batch was on its way through the adapter. Absent where there is no adapter to wait for. */
+  readonly waitedSeconds?: number;
   /**
    * Runs one job; several may be under way at once. Resolves to one `ConvertStats` per slot.
    *

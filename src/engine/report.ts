@@ -8,6 +8,7 @@ import type { DType } from '../base/dtype.js';
 import type { CheckReport, Notice, Origin, SkippedTensor } from '../checkpoints/inventory.js';
 import type { Compute, ResolvedOptions } from '../plan/plan.js';
 import type { ConvertStats } from './backend.js';
+import type { BackendDecision } from './calibrate.js';
 
 /** One step of a run. Totals come from the plan, so a fraction is always `written / total`. */
 export interface RunProgress {
@@ -44,12 +45,24 @@ export interface TensorReport {
   readonly stats?: ConvertStats;
 }
 
+/** What converted. */
+export interface BackendReport {
+  readonly name: 'cpu' | 'gpu';
+  /** The adapter, or the kind of CPU kernel. */
+  readonly description: string;
+  /** Jobs of the GPU that the CPU had to do. */
+  readonly jobsOnCpu: number;
+  /** Seconds of this run in which something was on its way through the GPU adapter. A faster adapter saves these at most. */
+  readonly waitedSeconds?: number;
+  /** Why this backend: what was measured before the run. Absent where the caller has taken it without asking. */
+  readonly choice?: BackendDecision;
+}
+
 /** The result of a run. */
 export interface Report {
   readonly version: 1;
   readonly options: ResolvedOptions;
-  /** What converted: the name and description of the backend, and how many of its jobs the CPU had to do. */
-  readonly backend: { readonly name: 'cpu' | 'gpu'; readonly description: string; readonly jobsOnCpu: number };
+  readonly backend: BackendReport;
   readonly files: readonly { readonly path: string; readonly byteLength: number }[];
   readonly tensors: readonly TensorReport[];
   readonly aliases: Readonly<Record<string, string>>;

@@ -14,6 +14,7 @@ import { checkPlan } from '../plan/check.js';
 import type { Plan } from '../plan/plan.js';
 import { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';
+import type { BackendDecision } from './calibrate.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
 import { localFiller } from './filler.js';
@@ -21,7 +22,7 @@ import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
-import type { Report, RunProgress, TensorReport } from './report.js';
+import type { BackendReport, Report, RunProgress, TensorReport } from './report.js';
 import { PlanSources } from './sources.js';
 import { type Tile, tilesOf } from './tiles.js';
 
@@ -33,6 +34,8 @@ export interface RunOptions {
   readonly output: OutputTree;
   /** What converts. Default: the CPU. It stays open: the caller closes it. */
   readonly backend?: Backend;
+  /** Why that backend, for the report. */
+  readonly choice?: BackendDecision;
   /** Replace files that are there already. Default false: they are an error. */
   readonly overwrite?: boolean;
   /**
@@ -75,6 +78,7 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
   if (options.overwrite !== true) await refuseExisting(plan, options.output);
   const started = performance.now();
   const backend = options.backend ?? cpuBackend();
+  const waitedBefore = backend.waitedSeconds ?? 0;
   const context: FillContext = {
     plan,
     sources: new PlanSources(() => options.input, plan.sources),
@@ -96,7 +100,14 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
     options.signal?.throwIfAborted();
     const proven = crcs ? [crcs, ...proofReports(plan)] : SWITCHED_OFF;
     const checks = [...plan.checks, ...proven, await output.closeLast()];
-    return reportOf(plan, context, backend, stats, checks, (performance.now() - started) / 1000);
+    const converted: BackendReport = {
+      name: backend.name,
+      description: backend.description,
+      jobsOnCpu: backend.name === 'cpu' ? 0 : context.backend.jobsOnCpu,
+      ...(backend.waitedSeconds === undefined ? {} : { waitedSeconds: backend.waitedSeconds - waitedBefore }),
+      ...(options.choice ? { choice: options.choice } : {}),
+    };
+    return reportOf(plan, converted, stats, checks, (performance.now() - started) / 1000);
   } catch (error) {
     await output.removeAll();
     throw error;
@@ -139,8 +150,7 @@ async function refuseExisting(plan: Plan, output: OutputTree): Promise<void> {
 
 function reportOf(
   plan: Plan,
-  context: FillContext,
-  backend: Backend,
+  backend: BackendReport,
   stats: readonly ConvertStats[],
   checks: readonly CheckReport[],
   seconds: number,
@@ -153,11 +163,7 @@ function reportOf(
   return {
     version: 1,
     options: plan.options,
-    backend: {
-      name: backend.name,
-      description: backend.description,
-      jobsOnCpu: backend.name === 'cpu' ? 0 : context.backend.jobsOnCpu,
-    },
+    backend,
     files: plan.files.map(({ path, byteLength }) => ({ path, byteLength })),
     tensors: plan.tensors.map((tensor, index): TensorReport => {
       const { name, shape, origin, from, to, fromCopy, compute, proofs = [] } = tensor;

@@ -35,7 +35,7 @@ export interface Engine {
   inspect(input: InputRef, options?: JobOptions<InspectProgress> & InspectChoice): Promise<CheckpointView>;
   plan(options: PlanOptions): Promise<PlanView>;
   collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
-  /** What a choice of backend comes to here; undefined where it cannot be had. */
+  /** What a choice of backend comes to here, measured with the conversion of the last plan; undefined where it cannot be had. */
   converter(choice: BackendChoice): Promise<Converter | undefined>;
   run(request: RunRequest, options?: JobOptions<ConvertProgress>): Promise<Outcome>;
 }

@@ -6,7 +6,16 @@
  */
 
 import { expose } from 'comlink';
-import { type FileTree, type Inventory, inspect, plan, type RunProgress, run, UnshardError } from '../index.js';
+import {
+  type FileTree,
+  type Inventory,
+  inspect,
+  type Plan,
+  plan,
+  type RunProgress,
+  run,
+  UnshardError,
+} from '../index.js';
 import { openBackend } from './backends.js';
 import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
@@ -27,6 +36,8 @@ interface OpenCheckpoint {
 }
 
 let open: OpenCheckpoint | undefined;
+/** The plan that was made last. */
+let planned: Plan | undefined;
 let job = new AbortController();
 
 /** A new job ends the one before it. */
@@ -56,7 +67,8 @@ const api: EngineApi = {
   },
 
   async plan(options) {
-    return viewPlan(plan(checkpoint().inventory, options));
+    planned = plan(checkpoint().inventory, options);
+    return viewPlan(planned);
   },
 
   async collisions(options, output) {
@@ -65,19 +77,19 @@ const api: EngineApi = {
   },
 
   async converter(choice) {
-    const backend = await openBackend(choice);
-    if (!backend) return undefined;
-    const { name, description } = backend;
-    await backend.close();
-    return { name, description };
+    const opened = await openBackend(choice, planned);
+    if (!opened) return undefined;
+    const { name, description } = opened.backend;
+    await opened.backend.close();
+    return { name, description, choice: opened.choice };
   },
 
   async run({ options, output: place, backend: choice, overwrite, verify }, onProgress) {
     const signal = startJob();
     const { tree, inventory } = checkpoint();
     const made = plan(inventory, options);
-    const backend = await openBackend(choice);
-    if (!backend) throw noGpu();
+    const opened = await openBackend(choice, made);
+    if (!opened) throw noGpu();
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
       const destination = await openOutput(place);
@@ -89,7 +101,7 @@ const api: EngineApi = {
       const report = await run(made, {
         input: tree,
         output,
-        backend,
+        ...opened,
         overwrite,
         verify,
         signal,
@@ -101,7 +113,7 @@ const api: EngineApi = {
       return { report, downloads: await destination.downloads(report.files) };
     } finally {
       progress.stop();
-      await backend.close();
+      await opened.backend.close();
     }
   },
 

@@ -6,6 +6,8 @@
  */
 
 import type {
+  BackendChoice,
+  BackendDecision,
   DType,
   InspectOptions,
   InspectProgress,
@@ -40,13 +42,15 @@ export type OutputRef =
   | { readonly kind: 'directory'; readonly handle: FileSystemDirectoryHandle }
   | { readonly kind: 'download' };
 
-/** `auto` takes a hardware GPU where there is one, else the CPU. A software adapter is used for `gpu` alone. */
-export type BackendChoice = 'auto' | 'gpu' | 'cpu';
+/** `auto` takes what was measured to be right; a software adapter is used for `gpu` alone. */
+export type { BackendChoice };
 
 /** What a choice of backend comes to on this machine. */
 export interface Converter {
   readonly name: 'cpu' | 'gpu';
   readonly description: string;
+  /** Why: a sentence, and what was measured. */
+  readonly choice: BackendDecision;
 }
 
 /** How far a run is, and which files the browser is checking before they appear. */
@@ -128,7 +132,7 @@ export interface EngineApi {
   ): Promise<CheckpointView>;
   plan(options: PlanOptions): Promise<PlanView>;
   collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
-  /** Undefined where the choice cannot be had. */
+  /** Measures the conversion of the plan that was made last, for some milliseconds. Undefined where the choice cannot be had. */
   converter(choice: BackendChoice): Promise<Converter | undefined>;
   run(request: RunRequest, onProgress: (progress: ConvertProgress) => void): Promise<Outcome>;
   cancel(): Promise<void>;

@@ -62,7 +62,7 @@ describe('converting', () => {
     expect(JSON.parse(stdout)).toMatchObject({
       version: 1,
       options: { dtype: 'fp32' },
-      backend: { name: 'cpu' },
+      backend: { name: 'cpu', choice: { chosen: 'cpu', reason: expect.stringContaining('CPU') } },
       checks: expect.arrayContaining([expect.objectContaining({ id: 'input-crc32', status: 'passed' })]),
     });
   });

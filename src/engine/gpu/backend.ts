@@ -22,6 +22,7 @@ import { deviceFailed, deviceLost, resultUntrusted } from './failures.js';
 import { Ring } from './ring.js';
 import { RUN_ELEMENTS, shaderCode, shaderConstants, TALLY_HEADER, TALLY_SLOT, WORKGROUP_SIZE } from './shader.js';
 import { GRANULE_BYTES, Staging, type StagingSizes } from './staging.js';
+import { Waiting } from './waiting.js';
 
 /** Batches under way at once: while one is computed, the other is uploaded or read back. More gain nothing. */
 const RING_SLOTS = 2;
@@ -46,6 +47,7 @@ export interface GpuBackend extends Backend {
   readonly name: 'gpu';
   /** True where the adapter is the CPU posing as a GPU: it gives the same bytes, but slower than the CPU backend. */
   readonly software: boolean;
+  readonly waitedSeconds: number;
 }
 
 /** The GPU backend on the adapter of highest performance, or undefined where there is none or it gives no device. */
@@ -67,6 +69,9 @@ export function gpuBackend(device: GPUDevice, info: GPUAdapterInfo, options: Gpu
     name: 'gpu',
     description,
     software,
+    get waitedSeconds() {
+      return converter.waiting.seconds;
+    },
     convert: (job) => converter.convert(job),
     close: async () => converter.close(),
   };
@@ -74,6 +79,7 @@ export function gpuBackend(device: GPUDevice, info: GPUAdapterInfo, options: Gpu
 
 /** Owns the device, its pipelines and the ring of staging buffers. */
 class GpuConverter {
+  readonly waiting = new Waiting();
   readonly #adapter: string;
   readonly #device: GPUDevice;
   readonly #maxBytes: number;
@@ -161,7 +167,7 @@ class GpuConverter {
       } finally {
         errors = ERROR_FILTERS.map(() => this.#device.popErrorScope());
       }
-      await Promise.race([this.#lost, this.#settle(errors, mapped)]);
+      await this.waiting.during(Promise.race([this.#lost, this.#settle(errors, mapped)]));
       const bytes = readback.getMappedRange(0, sizes.readback);
       const stats = this.#accept(job, batch, sizes, id, bytes);
       readback.unmap();

@@ -24,6 +24,11 @@ const failure: Failure = {
   code: 'short-file',
   kind: 'bad-file',
 };
+const CONVERTER = {
+  name: 'cpu',
+  description: 'a test',
+  choice: { chosen: 'cpu', reason: 'a test', rates: [] },
+} as const;
 const nothingTaken = { existing: [], sources: [] };
 
 const checkpoint: CheckpointView = {
@@ -92,7 +97,7 @@ const INSPECTED: Event[] = [
 ];
 const READY: Event[] = [
   ...INSPECTED,
-  { type: 'converter', choice: 'auto', converter: { name: 'cpu', description: 'a test' } },
+  { type: 'converter', choice: 'auto', converter: CONVERTER },
   { type: 'planned', plan },
   { type: 'destination', destination },
   { type: 'collisions', collisions: nothingTaken },

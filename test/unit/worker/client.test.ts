@@ -6,7 +6,8 @@ import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/
 import type { CheckpointView, Converter, EngineApi, InputRef } from '../../../src/worker/protocol.js';
 
 const input: InputRef = { kind: 'sample', url: 'https://example.org/' };
-const cpu: Converter = { name: 'cpu', description: 'a test' };
+const choice = { chosen: 'cpu', reason: 'a test', rates: [] } as const;
+const cpu: Converter = { name: 'cpu', description: 'a test', choice };
 
 const checkpoint: CheckpointView = {
   folder: 'run',
