@@ -17,12 +17,12 @@ export function useInspect(engine: Engine, state: State, send: Send): void {
   const inspecting = state.stage === 'inspecting' ? state : undefined;
   useEffect(() => {
     if (!inspecting) return;
-    const { source, tag, partial } = inspecting;
+    const { source, tag, reading } = inspecting;
     const job = new AbortController();
     engine
       .inspect(source.ref, {
         ...(tag === undefined ? {} : { tag }),
-        partial,
+        ...reading,
         signal: job.signal,
         onProgress: (progress) => send({ type: 'inspect-progress', progress }),
       })
@@ -31,7 +31,7 @@ export function useInspect(engine: Engine, state: State, send: Send): void {
         (error) => !job.signal.aborted && send({ type: 'failed', failure: failureOf(error) }),
       );
     return () => job.abort();
-  }, [engine, send, inspecting?.source, inspecting?.tag, inspecting?.partial]);
+  }, [engine, send, inspecting?.source, inspecting?.tag, inspecting?.reading]);
 }
 
 /** Makes the plan of the current choices, then looks up which of its names are taken at the destination. */

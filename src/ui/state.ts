@@ -19,6 +19,7 @@ import type {
 } from '../worker/protocol.js';
 import { type Choices, choicesFor, DEFAULT_CHOICES, planOptions } from './choices.js';
 import type { Failure } from './failure.js';
+import { PLAIN_READING, type Reading } from './reading.js';
 import { addSample, type Sample } from './speed.js';
 
 /** A checkpoint folder that was picked. */
@@ -45,8 +46,7 @@ export interface InspectingState {
   readonly source: Source;
   /** Absent for the one that the checkpoint names as its latest. */
   readonly tag?: string;
-  /** Do without optimizer files that are missing or damaged. */
-  readonly partial: boolean;
+  readonly reading: Reading;
   readonly progress?: InspectProgress;
   /** Where a cancel or a failure leads back to: the plan, when another tag or a further folder is looked at. */
   readonly from: PickState | PlanState;
@@ -66,8 +66,8 @@ export interface PlanState {
   readonly stage: 'plan';
   readonly source: Source;
   readonly checkpoint: CheckpointView;
-  /** The user asked to do without optimizer files that are missing or damaged. */
-  readonly partial: boolean;
+  /** How it was read. */
+  readonly reading: Reading;
   readonly choices: Choices;
   readonly planning: Planning;
   readonly destination?: Destination;
@@ -107,7 +107,7 @@ export interface FailedState {
   readonly failure: Failure;
   readonly from: PickState | PlanState;
   /** What was read when a damaged file was met: the rest may be had without it. */
-  readonly retry?: Pick<InspectingState, 'source' | 'tag'>;
+  readonly retry?: Pick<InspectingState, 'source' | 'tag' | 'reading'>;
 }
 
 /** The page. */
@@ -122,8 +122,8 @@ export type Event =
   /** A further folder with shards of the checkpoint. */
   | { readonly type: 'added'; readonly source: Source }
   | { readonly type: 'tag'; readonly tag: string }
-  /** Read again, with or without what is missing or damaged. */
-  | { readonly type: 'partial'; readonly partial: boolean }
+  /** Read again in another way. */
+  | { readonly type: 'read'; readonly reading: Reading }
   | { readonly type: 'notice'; readonly message: string }
   | { readonly type: 'inspect-progress'; readonly progress: InspectProgress }
   | { readonly type: 'inspected'; readonly checkpoint: CheckpointView }
@@ -157,7 +157,7 @@ export function reduce(state: State, event: Event): State {
     case 'opened':
       return state.stage === 'running'
         ? state
-        : { stage: 'inspecting', source: event.source, partial: false, from: { stage: 'pick' } };
+        : { stage: 'inspecting', source: event.source, reading: PLAIN_READING, from: { stage: 'pick' } };
     case 'restart':
       return state.stage === 'running' ? state : START;
     case 'notice':
@@ -176,8 +176,8 @@ export function reduce(state: State, event: Event): State {
     case 'report':
       return event.type === 'back' ? withoutDestination(state.from) : state;
     case 'failed':
-      if (event.type === 'partial' && state.retry) {
-        return { stage: 'inspecting', ...state.retry, partial: event.partial, from: state.from };
+      if (event.type === 'read' && state.retry) {
+        return { stage: 'inspecting', ...state.retry, reading: event.reading, from: state.from };
       }
       return event.type === 'back' ? state.from : state;
   }
@@ -198,18 +198,18 @@ function reduceInspecting(state: InspectingState, event: Event): State {
   }
 }
 
-function retryOf({ source, tag, partial }: InspectingState, failure: Failure): Pick<FailedState, 'retry'> {
-  if (partial || failure.kind !== 'bad-file') return {};
-  return { retry: { source, ...(tag === undefined ? {} : { tag }) } };
+function retryOf({ source, tag, reading }: InspectingState, failure: Failure): Pick<FailedState, 'retry'> {
+  if (reading.partial || failure.kind !== 'bad-file') return {};
+  return { retry: { source, reading, ...(tag === undefined ? {} : { tag }) } };
 }
 
 /** The plan stage of a checkpoint. Another tag of the same folder, or a further folder, keeps choices and destination. */
-function planOf({ source, partial, from }: InspectingState, checkpoint: CheckpointView): PlanState {
+function planOf({ source, reading, from }: InspectingState, checkpoint: CheckpointView): PlanState {
   const fresh = {
     stage: 'plan',
     source,
     checkpoint,
-    partial,
+    reading,
     planning: { kind: 'working' },
     overwrite: false,
   } as const;
@@ -222,23 +222,14 @@ function planOf({ source, partial, from }: InspectingState, checkpoint: Checkpoi
 function reducePlan(state: PlanState, event: Event): State {
   switch (event.type) {
     case 'added':
-      return {
-        stage: 'inspecting',
-        source: join(state.source, event.source),
-        tag: tagOf(state),
-        partial: false,
-        from: state,
-      };
-    case 'tag':
-      return { stage: 'inspecting', source: state.source, tag: event.tag, partial: false, from: state };
-    case 'partial':
-      return {
-        stage: 'inspecting',
-        source: state.source,
-        tag: tagOf(state),
-        partial: event.partial,
-        from: state,
-      };
+      return readAgain(state, { source: join(state.source, event.source), reading: wholeAgain(state.reading) });
+    case 'tag': {
+      // The ranks of another tag may be numbered otherwise.
+      const { tpRank: _, ...reading } = wholeAgain(state.reading);
+      return readAgain(state, { tag: event.tag, reading });
+    }
+    case 'read':
+      return readAgain(state, { reading: event.reading });
     case 'chose':
       return choose(state, { ...state.choices, ...event.choices });
     case 'planned':
@@ -263,6 +254,17 @@ function reducePlan(state: PlanState, event: Event): State {
   }
 }
 
+/** Reads what the plan is of once more, but for what `change` says. */
+function readAgain(from: PlanState, change: Partial<InspectingState>): InspectingState {
+  const { source, reading } = from;
+  return { stage: 'inspecting', source, tag: tagOf(from), reading, ...change, from };
+}
+
+/** What was given up for want of a file may be there now. */
+function wholeAgain(reading: Reading): Reading {
+  return { ...reading, partial: false };
+}
+
 function tagOf({ checkpoint: { tag } }: PlanState): string {
   return tag.path || tag.tag;
 }
@@ -274,9 +276,9 @@ function join({ name, ref }: Source, added: Source): Source {
 }
 
 /** True where the model file may have a copy of what the optimizer files lack, or was already taken for it. */
-export function offersPartial({ partial, checkpoint }: Pick<PlanState, 'partial' | 'checkpoint'>): boolean {
+export function offersPartial({ reading, checkpoint }: Pick<PlanState, 'reading' | 'checkpoint'>): boolean {
   const hasCopies = checkpoint.layout === 'deepspeed-zero1' || checkpoint.layout === 'deepspeed-zero2';
-  return partial || (hasCopies && checkpoint.problems.length > 0);
+  return reading.partial || (hasCopies && checkpoint.problems.length > 0);
 }
 
 /** How many folders a checkpoint is read from. */

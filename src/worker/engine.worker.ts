@@ -10,6 +10,7 @@ import {
   type FileTree,
   type Inventory,
   inspect,
+  isUnshardError,
   type Plan,
   plan,
   type RunProgress,
@@ -21,7 +22,7 @@ import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
 import { registerErrorHandler } from './errors.js';
 import { openInput, openOutput } from './places.js';
-import type { EngineApi, InputRef } from './protocol.js';
+import type { EngineApi, InputRef, InspectChoice } from './protocol.js';
 import { throttle } from './throttle.js';
 import { viewCheckpoint, viewPlan } from './views.js';
 
@@ -58,7 +59,13 @@ const api: EngineApi = {
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
       const tree = await openInput(input, signal);
-      const inventory = await inspect(tree, { signal, onProgress: progress.push, ...choice });
+      const read = (wanted: InspectChoice) => inspect(tree, { signal, onProgress: progress.push, ...wanted });
+      const inventory = await read(choice).catch((error: unknown) => {
+        // A tag folder of a name of its own has been laid over the only tag of a folder that was added.
+        if (input.kind !== 'several' || !isTagNotFound(error)) throw error;
+        const { tag: _, ...anyTag } = choice;
+        return read(anyTag);
+      });
       open = { input, tree, inventory };
       return viewCheckpoint(inventory);
     } finally {
@@ -121,6 +128,10 @@ const api: EngineApi = {
     job.abort(new DOMException('Cancelled.', 'AbortError'));
   },
 };
+
+function isTagNotFound(error: unknown): boolean {
+  return isUnshardError(error, 'usage') && error.detail.code === 'tag-not-found';
+}
 
 function noGpu(): UnshardError {
   return new UnshardError({

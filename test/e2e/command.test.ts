@@ -46,6 +46,24 @@ describe('npm run browser', () => {
     expect(new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]))).toEqual(new Map(expected));
   });
 
+  it('takes the rules of tensor-parallel ranks', async () => {
+    const output = emptyFolder();
+    const checkpoint = checkpointPath('llama-autotp2-zero1-bf16');
+    const { code, stdout, stderr } = await browser(checkpoint, output, '--tp-rank', '1');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toContain('Only the shards of tensor-parallel rank 1 of 2 are taken');
+    const whole = emptyFolder();
+    const rules = ['--tp-rule', '*norm*=replicated'];
+    expect(await browser(checkpoint, whole, ...rules)).toMatchObject({ code: 0, stderr: '' });
+    const tensorsIn = (folder: string) => readSafetensors(readFileSync(join(folder, 'model.safetensors'))).tensors;
+    const expected = Object.entries(expectedOf('llama-autotp2-zero1-bf16').tensors);
+    expect([...tensorsIn(whole)].map(([name, { sha256 }]) => [name, sha256]).sort()).toEqual(
+      expected.map(([name, { sha256 }]) => [name, sha256.fp32]).sort(),
+    );
+    const [[name = ''] = []] = expected.filter(([, { shape }]) => shape.length === 2);
+    expect(tensorsIn(output).get(name)?.shape).not.toEqual(tensorsIn(whole).get(name)?.shape);
+  });
+
   it('fails with the words of the page', async () => {
     const folder = emptyFolder();
     writeFileSync(join(folder, 'notes.txt'), 'no checkpoint');

@@ -20,6 +20,9 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
 
   --also FOLDER           another folder with shards of the checkpoint; may be repeated
   --partial               do without optimizer files that are missing or damaged
+  --tp-rule P=HOW         join the tensor-parallel shards of the names P along dimension 0, 1 or 2, as replicated, or as
+                          average; may be repeated
+  --tp-rank RANK          take the shards of one tensor-parallel rank alone
   --tag TAG               tag to convert (default: the latest)
   --dtype DTYPE           fp32, fp16, bf16 or keep
   --dtype-for P=DTYPE     precision of tensors whose name matches the pattern P; may be repeated
@@ -50,6 +53,8 @@ async function main(): Promise<void> {
     options: {
       also: { type: 'string', multiple: true },
       partial: { type: 'boolean' },
+      'tp-rule': { type: 'string', multiple: true },
+      'tp-rank': { type: 'string' },
       tag: { type: 'string' },
       dtype: { type: 'string' },
       'dtype-for': { type: 'string', multiple: true },
@@ -82,6 +87,8 @@ async function main(): Promise<void> {
     ...given({ tag, dtype, format, include, exclude, overflow, overwrite, backend }),
     ...given({
       kind: values['adapter-only'] ? 'adapter' : values['merge-adapter'] ? 'merged' : undefined,
+      tpRules: values['tp-rule'],
+      tpRank: values['tp-rank'],
       adapterName: values['adapter-name'],
       dtypeFor: values['dtype-for'],
       maxShardSize: values['max-shard-size'],

@@ -44,6 +44,10 @@ export interface PageConversion extends PageOptions {
   readonly also?: readonly string[];
   /** Do without optimizer files that are missing or damaged. */
   readonly partial?: boolean;
+  /** `PATTERN=HOW` each: how tensor-parallel shards are joined. */
+  readonly tpRules?: readonly string[];
+  /** The tensor-parallel rank to take alone. */
+  readonly tpRank?: string;
   /** A folder that is there. */
   readonly output: string;
   /** Called with each stage that the page comes to, once it has settled. */
@@ -107,6 +111,26 @@ async function openPartial(page: Page, checkpoint: string, also: readonly string
     else throw error;
   }
   await page.locator('main[data-state="failed"], main:has(input[name="partial"]:checked)').waitFor();
+  await planOrFailure(page);
+}
+
+/** Says how tensor-parallel shards are joined, or which to take, and waits for the plan. @throws PageFailure */
+export async function joinRanks(page: Page, rules: readonly string[] = [], rank?: string): Promise<void> {
+  const fold = page.getByText('Tensor-parallel shards', { exact: true });
+  await fold.waitFor(OFFERED);
+  if (!(await page.locator('form.tensor-parallel').isVisible())) await fold.click();
+  if (rank !== undefined) await page.locator('select[name="tp-rank"]').selectOption(rank, OFFERED);
+  for (const [i, rule] of rules.entries()) {
+    const at = rule.lastIndexOf('=');
+    await page.locator('input[name="tp-rule-pattern"]').nth(i).fill(rule.slice(0, at));
+    await page
+      .locator('select[name="tp-rule-how"]')
+      .nth(i)
+      .selectOption(rule.slice(at + 1), OFFERED);
+  }
+  await page.getByRole('button', { name: 'Read again' }).click();
+  const read = rank === undefined ? `[data-tp-rules="${rules.length}"]` : `[data-tp-rank="${rank}"]`;
+  await page.locator(`main[data-state="failed"], ${read}`).waitFor();
   await planOrFailure(page);
 }
 
@@ -218,14 +242,35 @@ export async function readReport(page: Page): Promise<Report> {
   return JSON.parse((await page.locator('script#report').textContent()) ?? '') as Report;
 }
 
+/** Opens a checkpoint whose tensor-parallel shards may need the choices of the user. @throws PageFailure */
+async function openCut(page: Page, conversion: PageConversion): Promise<void> {
+  const { checkpoint, also, tpRules, tpRank } = conversion;
+  try {
+    await openCheckpoint(page, checkpoint, also);
+  } catch (error) {
+    if (!(error instanceof PageFailure) || error.code !== 'problem') throw error;
+  }
+  await joinRanks(page, tpRules, tpRank);
+}
+
 /** The whole road from a checkpoint on disk to files on disk. Starts from the page's first stage, whatever it shows. */
 export async function convertInPage(page: Page, conversion: PageConversion): Promise<Report> {
-  const { checkpoint, also, partial = false, output, onStage = async () => {}, overwrite = false } = conversion;
+  const {
+    checkpoint,
+    also,
+    partial = false,
+    tpRules,
+    tpRank,
+    output,
+    onStage = async () => {},
+    overwrite = false,
+  } = conversion;
   await page.reload();
   await reachStage(page, 'pick');
   await onStage('pick');
   try {
-    if (partial) await openPartial(page, checkpoint, also);
+    if (tpRules || tpRank !== undefined) await openCut(page, conversion);
+    else if (partial) await openPartial(page, checkpoint, also);
     else await openCheckpoint(page, checkpoint, also);
     await setOptions(page, conversion);
     await chooseDestination(page, output);

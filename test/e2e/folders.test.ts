@@ -47,6 +47,15 @@ describe('a checkpoint on several nodes', () => {
     expect(await add.count()).toBe(0);
   });
 
+  it('is whole where a tag folder of a name of its own is opened before the folder around it', async () => {
+    const renamed = join(emptyFolder(), 'saved-by-node-0');
+    cpSync(join(node(0), TAG), renamed, { recursive: true });
+    const output = emptyFolder();
+    await convertInPage(session.page, { checkpoint: renamed, also: [node(1), node(2)], output });
+    const { tensors } = readSafetensors(readFileSync(join(output, 'model.safetensors')));
+    expect([...tensors.keys()].sort()).toEqual(Object.keys(expectedOf(NAME).tensors).sort());
+  });
+
   it('never replaces a file of any of the folders', async () => {
     const [checkpoint, second] = [node(0), node(1)];
     const also = [second, join(node(2), TAG)];

@@ -92,7 +92,7 @@ export function undecidedTensors(
     code: 'tp-rules-missing',
     message: `${folder} is cut over ${ranks} tensor-parallel ranks, and how ${count} of its tensors are to be joined is not known. ${lines.join('; ')}${more}.`,
     advice:
-      'Give a rule for each with --tp-rule PATTERN=0 (column parallel), 1 (row parallel), replicated or average; a fused QKV or gate and up needs the rules of universal_checkpoint_info. Or take the shards of one rank alone with --tp-rank.',
+      'Give each a rule (--tp-rule PATTERN=HOW): dimension 0 (column parallel), 1 (row parallel), replicated or average; a fused QKV or gate and up needs the rules of universal_checkpoint_info. Or take the shards of one rank alone (--tp-rank).',
     facts: { file: folder, expected: ranks, found: count, tensors: lines.join('; ') },
   };
 }

@@ -4,10 +4,12 @@ import type { CheckpointView } from '../../worker/protocol.js';
 import type { Picked } from '../folders.js';
 import { formatBytes, formatCount, formatMagnitude, plural } from '../format.js';
 import { dtypeLabel, LAYOUTS, ORIGINS } from '../labels.js';
+import { isOfRanks } from '../reading.js';
 import { folderCount, lacksShards, offersPartial, type PlanState, type Send, type Source } from '../state.js';
 import { Check } from './controls.js';
 import { OpenFolder } from './open-folder.js';
 import { CheckList, Facts, Fold, NoticeBox, Warnings } from './parts.js';
+import { TensorParallel } from './tensor-parallel.js';
 
 /** What the checkpoint is, and everything that is wrong or odd about it. */
 export function Found(props: {
@@ -16,11 +18,17 @@ export function Found(props: {
   readonly add: (picking: Promise<Picked<Source>>) => void;
 }): JSX.Element {
   const { state, send } = props;
-  const { checkpoint, notice, partial, source } = state;
+  const { checkpoint, notice, reading, source } = state;
   const { facts, problems, warnings } = checkpoint;
   const folders = folderCount(source);
   return (
-    <section class="card" aria-label="Checkpoint" data-folders={folders}>
+    <section
+      class="card"
+      aria-label="Checkpoint"
+      data-folders={folders}
+      data-tp-rules={reading.tpRules.length}
+      data-tp-rank={reading.tpRank}
+    >
       <Facts
         facts={[
           ['Layout', LAYOUTS[checkpoint.layout]],
@@ -58,12 +66,17 @@ export function Found(props: {
           </div>
         </div>
       )}
+      <TensorParallel key={checkpoint.tag.path} state={state} send={send} />
       {offersPartial(state) && (
-        <Check name="partial" checked={partial} choose={(chosen) => send({ type: 'partial', partial: chosen })}>
+        <Check
+          name="partial"
+          checked={reading.partial}
+          choose={(partial) => send({ type: 'read', reading: { ...reading, partial } })}
+        >
           Do without the optimizer files: take the copies in the model file, at the precision of the training
         </Check>
       )}
-      <Warnings warnings={warnings} />
+      <Warnings warnings={warnings.filter((warning) => !isOfRanks(warning))} />
       {checkpoint.checks.length > 0 && (
         <Fold summary={checksText(checkpoint.checks)}>
           <CheckList checks={checkpoint.checks} />

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { resolveOptions } from '../../../src/plan/options.js';
 import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
+import { PLAIN_READING, type Reading } from '../../../src/ui/reading.js';
 import {
   type Event,
   lacksShards,
@@ -115,7 +116,7 @@ describe('picking and inspecting', () => {
     expect(reach({ type: 'opened', source })).toEqual({
       stage: 'inspecting',
       source,
-      partial: false,
+      reading: PLAIN_READING,
       from: { stage: 'pick' },
     });
     expect(reach(...INSPECTED)).toMatchObject({
@@ -147,7 +148,8 @@ describe('picking and inspecting', () => {
       { type: 'opened', source },
       { type: 'failed', failure },
     ];
-    expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' }, retry: { source } });
+    const retry = { source, reading: PLAIN_READING };
+    expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' }, retry });
     expect(reach(...failed, { type: 'back' })).toEqual(START);
   });
 
@@ -188,31 +190,57 @@ describe('another tag', () => {
 describe('partial recovery', () => {
   const missing = { kind: 'missing-shard', code: 'missing-optim-rank', message: '', advice: '', facts: {} } as const;
   const lacking: CheckpointView = { ...checkpoint, problems: [missing] };
-  const partial: Event = { type: 'partial', partial: true };
+  const reading = { ...PLAIN_READING, partial: true };
+  const partial: Event = { type: 'read', reading };
 
   it('is offered for problems of stage 1 and 2 alone, and while it is on', () => {
-    expect(offersPartial({ partial: false, checkpoint: lacking })).toBe(true);
-    expect(offersPartial({ partial: false, checkpoint })).toBe(false);
-    expect(offersPartial({ partial: false, checkpoint: { ...lacking, layout: 'deepspeed-zero3' } })).toBe(false);
-    expect(offersPartial({ partial: true, checkpoint })).toBe(true);
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint: lacking })).toBe(true);
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint })).toBe(false);
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint: { ...lacking, layout: 'deepspeed-zero3' } })).toBe(
+      false,
+    );
+    expect(offersPartial({ reading, checkpoint })).toBe(true);
   });
 
   it('reads the same tag again, and stays on until another reading', () => {
     const asked: Event[] = [{ type: 'opened', source }, { type: 'inspected', checkpoint: lacking }, partial];
-    expect(reach(...asked)).toMatchObject({ stage: 'inspecting', source, tag: 'global_step3', partial: true });
+    expect(reach(...asked)).toMatchObject({ stage: 'inspecting', source, tag: 'global_step3', reading });
     const recovered = planState(...asked, { type: 'inspected', checkpoint });
-    expect(recovered).toMatchObject({ stage: 'plan', partial: true });
-    expect(reduce(recovered, { type: 'tag', tag: 'other' })).toMatchObject({ stage: 'inspecting', partial: false });
-    expect(reduce(recovered, { type: 'added', source: other })).toMatchObject({ stage: 'inspecting', partial: false });
+    expect(recovered).toMatchObject({ stage: 'plan', reading });
+    expect(reduce(recovered, { type: 'tag', tag: 'other' })).toMatchObject({ reading: PLAIN_READING });
+    expect(reduce(recovered, { type: 'added', source: other })).toMatchObject({ reading: PLAIN_READING });
   });
 
   it('can be tried after a damaged file, once, and after no other failure', () => {
     const failed = reach({ type: 'opened', source }, { type: 'failed', failure });
     const retried = reduce(failed, partial);
-    expect(retried).toMatchObject({ stage: 'inspecting', source, partial: true });
+    expect(retried).toMatchObject({ stage: 'inspecting', source, reading });
     expect(reduce(retried, { type: 'failed', failure })).not.toHaveProperty('retry');
     const gone: Failure = { ...failure, kind: 'source' };
     expect(reach({ type: 'opened', source }, { type: 'failed', failure: gone })).not.toHaveProperty('retry');
+  });
+});
+
+describe('tensor-parallel ranks', () => {
+  const rules: Reading = { partial: false, tpRules: [{ pattern: '*', merge: 0 }] };
+  const alone: Reading = { ...rules, tpRank: 1 };
+
+  it('are read again as asked, and choices and destination stay', () => {
+    const asked = reach(...READY, { type: 'chose', choices: { dtype: 'bf16' } }, { type: 'read', reading: alone });
+    expect(asked).toMatchObject({ stage: 'inspecting', source, tag: 'global_step3', reading: alone });
+    expect(reduce(asked, { type: 'inspected', checkpoint })).toMatchObject({
+      stage: 'plan',
+      reading: alone,
+      choices: { dtype: 'bf16' },
+      destination,
+    });
+  });
+
+  it('keep their rules for another tag, which may have other ranks', () => {
+    const read = planState(...READY, { type: 'read', reading: alone }, { type: 'inspected', checkpoint });
+    const other = reduce(read, { type: 'tag', tag: 'other' });
+    expect(other).toMatchObject({ stage: 'inspecting', tag: 'other', reading: rules });
+    expect(other).not.toHaveProperty('reading.tpRank');
   });
 });
 
