@@ -22,6 +22,7 @@ export interface OutputOptions {
   readonly output: OutputTree;
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: RunProgress) => void;
+  readonly onFile?: (path: string) => void;
 }
 
 /** An output file that is being written. */
@@ -126,6 +127,7 @@ export class RunOutput {
     this.#open.delete(index);
     this.#tell(file.plan, 0, 'write');
     if (this.#verify) this.#reading = this.#readNext(this.#reading, file);
+    else this.#options.onFile?.(file.plan.path);
   }
 
   async #readNext(before: Promise<void>, file: OpenFile): Promise<void> {
@@ -135,6 +137,7 @@ export class RunOutput {
     try {
       this.#tell(file.plan, 0, 'check');
       await readBack(context, file.plan, file.written);
+      this.#options.onFile?.(file.plan.path);
     } catch (error) {
       this.#failure = { error };
     }

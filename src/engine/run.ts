@@ -48,6 +48,8 @@ export interface RunOptions {
   readonly signal?: AbortSignal;
   /** Called after every write and before a file is closed. */
   readonly onProgress?: (progress: RunProgress) => void;
+  /** Called with the path of each file once it is complete and, with `verify`, was read back. A run that fails later removes it. */
+  readonly onFile?: (path: string) => void;
 }
 
 /** Checks of a run that was asked to make none. */

@@ -318,6 +318,47 @@ describe('outputs', () => {
   });
 });
 
+describe('a file that is complete', () => {
+  const found = inventory([masterOf('a', 300, 0), masterOf('b', 300, 1200)]);
+
+  /** What happens to the files of a run in two shards: opened to be read back, and told of. */
+  async function happenings(more: { verify: boolean; readable: boolean }): Promise<string[]> {
+    const seen: string[] = [];
+    const tree = memoryOutput();
+    const output: OutputTree = {
+      ...tree,
+      async open(path) {
+        seen.push(`read ${path}`);
+        if (!more.readable) throw new Error('unreadable');
+        return tree.open(path);
+      },
+    };
+    const made = plan(found, { maxShardSize: 1200 });
+    const options = { input: memoryTree(FILES), output, verify: more.verify };
+    await run(made, { ...options, onFile: (path) => seen.push(`told ${path}`) }).catch(() => seen.push('failed'));
+    return seen;
+  }
+  const FILE = 'model-00001-of-00002.safetensors';
+
+  test('is told of once, after it was read back', async () => {
+    const seen = await happenings({ verify: true, readable: true });
+    expect(seen.filter((text) => text.endsWith(FILE))).toEqual([`read ${FILE}`, `told ${FILE}`]);
+    expect(seen.filter((text) => text.startsWith('told'))).toHaveLength(3);
+    expect(seen.at(-1)).toBe('told model.safetensors.index.json');
+  });
+
+  test('is told of at once where nothing is read back', async () => {
+    const seen = await happenings({ verify: false, readable: false });
+    expect(seen.filter((text) => text.endsWith(FILE))).toEqual([`told ${FILE}`]);
+  });
+
+  test('is not told of where it cannot be read back', async () => {
+    const seen = await happenings({ verify: true, readable: false });
+    expect(seen.filter((text) => text.startsWith('told'))).toEqual([]);
+    expect(seen.at(-1)).toBe('failed');
+  });
+});
+
 describe('a backend that fails', () => {
   const found = inventory([masterOf('a', 300, 0)]);
   const broken = (kind: 'gpu' | 'source'): Backend => ({
