@@ -66,9 +66,11 @@ export { directoryOutput, directoryTree } from './io/handles.js';
 export { memoryOutput, memoryTree } from './io/memory.js';
 export { opfsOutput } from './io/opfs.js';
 export type { ByteSink, ByteSource, FileTree, OutputTree, SharedOutput, TreeEntry } from './io/types.js';
+export { hashPlan } from './plan/hash.js';
 export { adaptersOf } from './plan/lora.js';
 export { plan } from './plan/make.js';
 export { offeredPrefix, type PrefixOffer } from './plan/names.js';
+export { parsePlan } from './plan/parse.js';
 export type {
   Compute,
   OutputFile,

@@ -4,52 +4,118 @@
  * @module
  */
 
-import { bytesOf, isFloat, isTarget } from '../base/dtype.js';
+import { bytesOf, isFloat, isTarget, roundsTo } from '../base/dtype.js';
 import { UnshardError } from '../base/errors.js';
 import { isRankCut, type Piece, pieceLength } from '../base/extent.js';
 import { numelOf } from '../base/shape.js';
 import type { StoredBits } from '../checkpoints/inventory.js';
-import type { Compute, OutputFile, Plan, PlannedTensor } from './plan.js';
+import { emitZipTail } from '../formats/zip/write.js';
+import { pathSegments } from '../io/path.js';
+import type { Compute, OutputFile, OutputPart, Plan, PlannedTensor, ZipTail } from './plan.js';
+
+/** Folder in the output where the state of parts is kept. No file of a plan has its name. */
+export const STATE_FOLDER = '.unshard';
+
+/** A dimension of an adapter is at most this: rows of this many values are held in memory (64 MiB). */
+const MAX_DIMENSION = 2 ** 24;
+
+/** Longest name in a zip file, in bytes: its length is a 16-bit field. */
+const MAX_ZIP_NAME = 2 ** 16 - 1;
 
 /**
  * Checks a plan: parts cover their files in order and without overlap, tensors are as long as their shape says, pieces cover their
- * tensors and lie inside their sources.
+ * tensors and lie inside their sources, names lead out of no folder, and what is stored can be rounded to what is written.
  *
- * @throws UnshardError `plan-invalid` of kind `usage`.
+ * @throws UnshardError `plan-invalid` of kind `usage`; `bad-path` of kind `source`.
  */
 export function checkPlan(plan: Plan): void {
-  if (plan.version !== 1) throw invalid('version', 1, plan.version);
+  if (plan.version !== 1) throw invalidPlan('version', 1, plan.version);
+  for (const { path } of plan.sources)
+    if (pathSegments(path, 'source').length === 0) throw invalidPlan('the path of a source', 'a path', "''");
+  for (const crc of plan.crcs) checkRange(plan, 'a CRC-32', crc.source, crc.offset, crc.length);
   for (const file of plan.files) checkFile(plan, file);
   for (const tensor of plan.tensors) checkTensor(plan, tensor);
+  const names = new Set(plan.files.map(({ path }) => path));
+  if (names.size !== plan.files.length)
+    throw invalidPlan(
+      'the names of the output files',
+      'different',
+      `the same ${plan.files.length - names.size + 1} times`,
+    );
 }
 
 function checkFile(plan: Plan, file: OutputFile): void {
   // Names come from the plan's file, and must not lead out of the folder that the user chose.
-  if (!/^[^/\\\0]+$/.test(file.path) || file.path === '..' || file.path === '.')
-    throw invalid('the name of an output file', 'a plain name', file.path);
+  if (!/^[^/\\\0]+$/.test(file.path) || ['.', '..', STATE_FOLDER].includes(file.path))
+    throw invalidPlan('the name of an output file', 'a plain name', file.path);
   let end = 0;
   for (const part of file.parts) {
-    if (part.length <= 0 || part.at < end) throw invalid(`a part of ${file.path}`, `at ${end} or later`, part.at);
+    if (part.length <= 0 || part.at < end) throw invalidPlan(`a part of ${file.path}`, `at ${end} or later`, part.at);
     // Only a zip file has bytes between its parts: they are written with its end.
-    if (part.at > end && !file.zip) throw invalid(`a part of ${file.path}`, `at ${end}`, part.at);
+    if (part.at > end && !file.zip) throw invalidPlan(`a part of ${file.path}`, `at ${end}`, part.at);
     end = part.at + part.length;
+    if (part.kind === 'literal') checkLiteral(file.path, part);
     if (part.kind === 'copy') checkRange(plan, file.path, part.source, 0, part.length);
     if (part.kind === 'tensor') {
       const tensor = plan.tensors[part.tensor];
-      if (!tensor) throw invalid(`a part of ${file.path}`, `tensor 0 to ${plan.tensors.length - 1}`, part.tensor);
+      if (!tensor) throw invalidPlan(`a part of ${file.path}`, `tensor 0 to ${plan.tensors.length - 1}`, part.tensor);
       const length = numelOf(tensor.shape) * bytesOf(tensor.to);
-      if (part.length !== length) throw invalid(`${tensor.name} in ${file.path}`, `${length} bytes`, part.length);
+      if (part.length !== length) throw invalidPlan(`${tensor.name} in ${file.path}`, `${length} bytes`, part.length);
     }
   }
   if (file.zip ? end > file.byteLength : end !== file.byteLength)
-    throw invalid(`the length of ${file.path}`, end, file.byteLength);
+    throw invalidPlan(`the length of ${file.path}`, end, file.byteLength);
+  if (file.zip) checkZip(file, file.zip);
+}
+
+function checkLiteral(path: string, { length, base64 }: Extract<OutputPart, { kind: 'literal' }>): void {
+  const padding = (3 - (length % 3)) % 3;
+  const digits = 4 * Math.ceil(length / 3) - padding;
+  const isBase64 =
+    base64.length === digits + padding &&
+    /^[A-Za-z0-9+/]*={0,2}$/.test(base64) &&
+    base64.indexOf('=') === (padding === 0 ? -1 : digits);
+  if (!isBase64)
+    throw invalidPlan(`the bytes of a part of ${path}`, `${length} bytes as base64`, `${base64.length} characters`);
+}
+
+/** The end of a zip file: it lies behind the parts, and every record has its CRC-32 or is a tensor. */
+function checkZip(file: OutputFile, { records }: ZipTail): void {
+  const lengths = new Map(file.parts.map((part) => [part.at, part]));
+  let end = 0;
+  for (const record of records) {
+    if (record.at < end) throw invalidPlan(`a record of ${file.path}`, `at ${end} or later`, record.at);
+    end = record.at + record.length;
+    const nameLength = new TextEncoder().encode(record.name).length;
+    if (nameLength === 0 || nameLength > MAX_ZIP_NAME)
+      throw invalidPlan(`a name in ${file.path}`, `1 to ${MAX_ZIP_NAME} bytes long`, nameLength);
+    if (record.crc32 !== undefined || record.length === 0) continue;
+    const part = lengths.get(record.at);
+    if (part?.kind !== 'tensor' || part.length !== record.length)
+      throw invalidPlan(`record ${record.name} of ${file.path}`, 'a tensor', part?.kind ?? 'nothing');
+  }
+  const taken = file.parts.map(({ at, length }) => ({ at, end: at + length }));
+  const tail = emitZipTail(records.map((record) => ({ ...record, crc32: 0 })));
+  const all = [...taken, ...tail.map(({ at, bytes }) => ({ at, end: at + bytes.length }))].toSorted(
+    (a, b) => a.at - b.at,
+  );
+  for (const [i, piece] of all.entries()) {
+    const stop = all[i + 1]?.at ?? file.byteLength;
+    if (piece.end > stop) throw invalidPlan(`the end of ${file.path}`, `at most ${stop}`, piece.end);
+  }
 }
 
 function checkTensor(plan: Plan, tensor: PlannedTensor): void {
-  const { name, shape, from, pieces, compute, proofs = [] } = tensor;
+  const { name, shape, from, to, pieces, compute, proofs = [] } = tensor;
+  if (!roundsTo(from, to)) throw invalidPlan(`the dtype of ${name}`, `one that ${from} can be rounded to`, to);
   checkPieces(plan, name, bytesOf(from), numelOf(shape), pieces);
-  for (const proof of proofs)
+  for (const proof of proofs) {
+    const { dtype } = proof;
+    const isComparable = compute ? dtype === to : dtype === to || roundsTo(from, dtype);
+    if (!isComparable)
+      throw invalidPlan(`the dtype of a proof of ${name}`, `${to} or what ${from} can be rounded to`, dtype);
     checkPieces(plan, `a proof of ${name}`, bytesOf(proof.dtype), numelOf(shape), proof.pieces);
+  }
   if (compute) checkCompute(plan, tensor, compute);
 }
 
@@ -57,24 +123,26 @@ function checkTensor(plan: Plan, tensor: PlannedTensor): void {
 function checkCompute(plan: Plan, { name, shape, from, to }: PlannedTensor, compute: Compute): void {
   const numel = numelOf(shape);
   const operand = (what: string, bits: StoredBits, count: number) => {
-    if (!isFloat(bits.dtype)) throw invalid(`${what} of ${name}`, 'floating point', bits.dtype);
+    if (!isFloat(bits.dtype)) throw invalidPlan(`${what} of ${name}`, 'floating point', bits.dtype);
     checkPieces(plan, `${what} of ${name}`, bytesOf(bits.dtype), count, bits.pieces);
   };
-  if (!isFloat(from)) throw invalid(`what ${name} is computed from`, 'floating point', from);
-  if (!isTarget(to)) throw invalid(`the dtype of ${name}, which is computed,`, 'F32, F16 or BF16', to);
+  if (!isFloat(from)) throw invalidPlan(`what ${name} is computed from`, 'floating point', from);
+  if (!isTarget(to)) throw invalidPlan(`the dtype of ${name}, which is computed,`, 'F32, F16 or BF16', to);
   if (compute.kind === 'mean') {
-    if (compute.of.length === 0) throw invalid(`the copies of ${name}`, 'one or more', 0);
+    if (compute.of.length === 0) throw invalidPlan(`the copies of ${name}`, 'one or more', 0);
     for (const copy of compute.of) operand('a copy', copy, numel);
     return;
   }
   const { a, b, rank, rows, columns, scale, transpose } = compute;
   for (const size of [rank, rows, columns]) {
     if (!Number.isSafeInteger(size) || size <= 0)
-      throw invalid(`a dimension of the adapter on ${name}`, 'positive', size);
+      throw invalidPlan(`a dimension of the adapter on ${name}`, 'positive', size);
   }
-  if (!Number.isFinite(scale)) throw invalid(`the scale of the adapter on ${name}`, 'a number', scale);
+  if (Math.max(rank, columns) > MAX_DIMENSION)
+    throw invalidPlan(`a dimension of the adapter on ${name}`, `at most ${MAX_DIMENSION}`, Math.max(rank, columns));
+  if (!Number.isFinite(scale)) throw invalidPlan(`the scale of the adapter on ${name}`, 'a number', scale);
   if (numel % columns !== 0 || numel > rows * columns)
-    throw invalid(`the size of ${name}`, `at most ${rows} rows of ${columns}`, numel);
+    throw invalidPlan(`the size of ${name}`, `at most ${rows} rows of ${columns}`, numel);
   operand('lora_A', a, rank * (transpose ? rows : columns));
   operand('lora_B', b, rank * (transpose ? columns : rows));
 }
@@ -82,31 +150,35 @@ function checkCompute(plan: Plan, { name, shape, from, to }: PlannedTensor, comp
 /** Pieces of a tensor of `numel` elements of `size` bytes: together they cover it once. */
 function checkPieces(plan: Plan, name: string, size: number, numel: number, pieces: readonly Piece[]): void {
   const length = numel * size;
+  if (!Number.isSafeInteger(length)) throw invalidPlan(`the size of ${name}`, 'less than 2^53 bytes', length);
   const covered = pieces.reduce((sum, piece) => sum + pieceLength(piece), 0);
-  if (covered !== length) throw invalid(`the pieces of ${name}`, `${length} bytes`, covered);
+  if (covered !== length) throw invalidPlan(`the pieces of ${name}`, `${length} bytes`, covered);
   for (const piece of pieces) checkPiece(plan, name, piece, length, size);
   if (pieces.some((piece) => !isRankCut(piece) && piece.repeat)) return;
   let at = 0;
   for (const piece of pieces.toSorted((a, b) => a.at - b.at)) {
-    if (piece.at !== at) throw invalid(`a piece of ${name}`, `at ${at}`, piece.at);
+    if (piece.at !== at) throw invalidPlan(`a piece of ${name}`, `at ${at}`, piece.at);
     at += piece.length;
   }
 }
 
 function checkPiece(plan: Plan, name: string, piece: Piece, length: number, size: number): void {
   if (piece.length % size !== 0 || piece.at % size !== 0)
-    throw invalid(`a piece of ${name}`, `whole elements of ${size} bytes`, piece.length);
+    throw invalidPlan(`a piece of ${name}`, `whole elements of ${size} bytes`, piece.length);
   if (!isRankCut(piece)) {
     const loops = piece.repeat ?? [];
+    for (const { count, to } of loops)
+      if (count < 1 || (count > 1 && to < 1))
+        throw invalidPlan(`a loop of ${name}`, 'runs at different places', `${count} runs ${to} apart`);
     const span = loops.reduce((sum, loop) => sum + (loop.count - 1) * loop.from, piece.length);
     const reach = loops.reduce((sum, loop) => sum + (loop.count - 1) * loop.to, piece.at + piece.length);
-    if (reach > length) throw invalid(`a piece of ${name}`, `at most ${length} bytes`, reach);
+    if (reach > length) throw invalidPlan(`a piece of ${name}`, `at most ${length} bytes`, reach);
     checkRange(plan, name, piece.source, piece.offset, span);
     return;
   }
   const ranks = plan.partitions[piece.over] ?? [];
   if (piece.share <= 0 || ranks.length * piece.share < piece.length)
-    throw invalid(`the ranks of ${name}`, `shares of ${piece.length} bytes`, ranks.length * piece.share);
+    throw invalidPlan(`the ranks of ${name}`, `shares of ${piece.length} bytes`, ranks.length * piece.share);
   for (const [rank, partition] of ranks.entries()) {
     const share = Math.min(piece.share, piece.length - rank * piece.share);
     if (share > 0) checkRange(plan, name, partition.source, partition.offset + piece.offset, share);
@@ -115,17 +187,18 @@ function checkPiece(plan: Plan, name: string, piece: Piece, length: number, size
 
 function checkRange(plan: Plan, what: string, source: number, offset: number, length: number): void {
   const file = plan.sources[source];
-  if (!file) throw invalid(`a source of ${what}`, `0 to ${plan.sources.length - 1}`, source);
+  if (!file) throw invalidPlan(`a source of ${what}`, `0 to ${plan.sources.length - 1}`, source);
   const inside = Number.isSafeInteger(offset) && offset >= 0 && offset + length <= file.size;
   if (!inside)
-    throw invalid(
+    throw invalidPlan(
       `a range of ${file.path} for ${what}`,
       `within ${file.size} bytes`,
       `${offset} to ${offset + length}`,
     );
 }
 
-function invalid(what: string, expected: string | number, found: string | number): UnshardError {
+/** The error for a plan that is not what it should be: what of it, what it should be, and what it is. */
+export function invalidPlan(what: string, expected: string | number, found: string | number): UnshardError {
   return new UnshardError({
     kind: 'usage',
     code: 'plan-invalid',

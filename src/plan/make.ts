@@ -6,19 +6,18 @@
 
 import { toBase64 } from '../base/base64.js';
 import { UnshardError } from '../base/errors.js';
-import { pieceLength } from '../base/extent.js';
-import { numelOf } from '../base/shape.js';
 import { problemError } from '../checkpoints/inspect.js';
 import type { Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
 import { layoutTorchFile } from '../formats/torch/write.js';
 import { companionsOf } from './companions.js';
 import { withDtype } from './config.js';
-import { piecesOf, usedCrcs } from './crcs.js';
+import { usedCrcs } from './crcs.js';
 import { resolveOptions } from './options.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor, PlanOptions, ResolvedOptions } from './plan.js';
 import { outputBytes, type Selection, selectTensors } from './select.js';
 import { fileNames, indexName, indexText, type ShardFile, splitIntoShards } from './shards.js';
+import { totalsOf } from './totals.js';
 
 /**
  * Plans a conversion.
@@ -35,7 +34,6 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
   if (tensors.length === 0) throw nothingToWrite(inventory);
   for (const name of [...tensors.map((tensor) => tensor.name), ...Object.keys(selection.aliases)]) checkName(name);
   const files = [...companionFiles(inventory, resolved), ...weightFiles(selection, resolved)];
-  const copied = files.flatMap((file) => file.parts).filter((part) => part.kind === 'copy');
   return {
     version: 1,
     options: resolved,
@@ -48,12 +46,7 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
     skipped: selection.skipped,
     warnings: [...inventory.warnings, ...selection.warnings],
     checks: inventory.checks,
-    totals: {
-      tensors: tensors.length,
-      elements: sum(tensors.map((tensor) => numelOf(tensor.shape))),
-      outputBytes: sum(files.map((file) => file.byteLength)),
-      inputBytes: sum(piecesOf(tensors).map(pieceLength)) + sum(copied.map((part) => part.length)),
-    },
+    totals: totalsOf(tensors, files),
   };
 }
 
