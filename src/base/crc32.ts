@@ -5,7 +5,7 @@
  * @module
  */
 
-import { FOLD_BYTES, makeFold } from './crc32-fold.js';
+import { makeFold } from './crc32-fold.js';
 import { once } from './once.js';
 
 /** x^32 + x^26 + … + 1 with the bits reversed: bit 31 is the constant term. */
@@ -20,10 +20,9 @@ const TABLE = makeTable();
 /** `SQUARES[k]` is x^(2^k) modulo the polynomial. x^(2^32) is x again, so 32 entries serve every exponent. */
 const SQUARES = makeSquares();
 
-/** Shorter runs (16 KiB) are not worth a copy to where they are shortened. */
+/** Of shorter runs (16 KiB) too little goes when they are shortened. */
 const FOLD_FROM = 16 * 1024;
 
-/** Kept, since a memory of WebAssembly takes gigabytes of addresses. */
 const theFold = once(makeFold);
 
 /**
@@ -31,13 +30,8 @@ const theFold = once(makeFold);
  * taken piece by piece. Needs a little-endian machine, like everything that views tensor bytes as words.
  */
 export function crc32(bytes: Uint8Array, seed = 0): number {
-  let crc = ~seed;
-  let at = 0;
   const fold = bytes.length >= FOLD_FROM ? theFold() : undefined;
-  for (; fold && bytes.length - at >= FOLD_FROM; at += FOLD_BYTES) {
-    crc = stepBytes(0, fold(bytes.subarray(at, at + FOLD_BYTES), crc));
-  }
-  return ~stepBytes(crc, bytes.subarray(at)) >>> 0;
+  return ~(fold ? stepBytes(0, fold(bytes, ~seed)) : stepBytes(~seed, bytes)) >>> 0;
 }
 
 /**

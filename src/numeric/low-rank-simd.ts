@@ -4,6 +4,7 @@
  * @module
  */
 
+import { newMemory } from '../base/kernel-memory.js';
 import { instantiate } from '../base/wasm.js';
 import { addProduct, type ProductStrip } from './low-rank.js';
 import { LOW_RANK_MODULE } from './low-rank-module.js';
@@ -32,10 +33,11 @@ const MEMORY_ELEMENTS = LEFT_AT + LEFT_ELEMENTS;
 
 /** Makes the kernel and its memory. Where WebAssembly SIMD cannot be had, this is `addProduct` itself. */
 export function simdProduct(): AddProduct {
-  const instance = instantiate<Exports>(LOW_RANK_MODULE, MEMORY_ELEMENTS * 4);
-  if (!instance) return addProduct;
-  const { addRow } = instance.exports;
-  const memory = new Float32Array(instance.memory.buffer, 0, MEMORY_ELEMENTS);
+  const ownMemory = newMemory(MEMORY_ELEMENTS * 4);
+  const exports = ownMemory && instantiate<Exports>(LOW_RANK_MODULE, ownMemory);
+  if (!exports) return addProduct;
+  const { addRow } = exports;
+  const memory = new Float32Array(ownMemory.buffer, 0, MEMORY_ELEMENTS);
 
   /** Adds to the part `[from, to)` of a row, where the left elements and the right rows lie in the memory. */
   const addPart = (sum: Float32Array, at: number, from: number, to: number, depth: number, pitch: number): void => {

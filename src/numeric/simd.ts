@@ -8,6 +8,7 @@
 
 import { bytesOf, type FloatDType, type TargetDType } from '../base/dtype.js';
 import { assert } from '../base/errors.js';
+import { newMemory } from '../base/kernel-memory.js';
 import { instantiate } from '../base/wasm.js';
 import { BLOCK_ELEMENTS, type Kernels } from './kernels.js';
 import { LIMITS } from './limits.js';
@@ -35,9 +36,9 @@ const MEMORY_BYTES = F64_TALLY + 2 * 4;
 
 /** Makes the kernels and their memory; undefined where WebAssembly SIMD cannot be had. */
 export function simdKernels(): Kernels | undefined {
-  const instance = instantiate<SimdExports>(SIMD_MODULE, MEMORY_BYTES);
-  if (!instance) return undefined;
-  const { exports, memory } = instance;
+  const memory = newMemory(MEMORY_BYTES);
+  const exports = memory && instantiate<SimdExports>(SIMD_MODULE, memory);
+  if (!exports) return undefined;
   const input = new Uint8Array(memory.buffer, 0, WORDS);
   const tally = new Uint32Array(memory.buffer, TALLY, 8);
   const f64Tally = new Uint32Array(memory.buffer, F64_TALLY, 2);

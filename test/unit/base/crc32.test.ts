@@ -61,11 +61,13 @@ describe.each([
   { way: 'in JavaScript alone', platform: undefined },
 ])('the crc32 of long runs, $way', ({ platform }) => {
   let longCrc32: typeof crc32;
+  let reserve: (length: number) => Uint8Array;
 
   beforeEach(async () => {
     vi.stubGlobal('WebAssembly', platform);
     vi.resetModules();
     ({ crc32: longCrc32 } = await import('../../../src/base/crc32.js'));
+    ({ reserveBytes: reserve } = await import('../../../src/base/kernel-memory.js'));
   });
   afterEach(() => vi.unstubAllGlobals());
 
@@ -77,6 +79,18 @@ describe.each([
       for (const step of steps) {
         const view = bytes.subarray(offset, offset + around + step);
         expect(longCrc32(view), `length ${around + step}`).toBe(zlibCrc32(view));
+      }
+    }
+  });
+
+  it('takes bytes in the memory of the kernels where they lie, at any alignment, and leaves them as they are', () => {
+    const reserved = reserve(bytes.length + 16);
+    for (const offset of [0, 1, 8, 15]) {
+      for (const length of [16_384, 131_072 + 4815, 131_072 + 4816, 300_001, bytes.length]) {
+        const view = reserved.fill(0xff).subarray(offset, offset + length);
+        view.set(bytes.subarray(0, length));
+        expect(longCrc32(view, 7), `offset ${offset}, length ${length}`).toBe(zlibCrc32(view, 7));
+        expect(Buffer.compare(view, bytes.subarray(0, length))).toBe(0);
       }
     }
   });

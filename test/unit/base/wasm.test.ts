@@ -16,22 +16,21 @@ const moduleOf = (...body: number[]) =>
     ),
   );
 
-test('a module gets a memory of whole pages that cannot grow', () => {
-  const instance = instantiate(CRC32_FOLD_MODULE, 65_537);
-  expect(Object.keys(instance?.exports ?? {})).toEqual(['fold']);
-  expect(instance?.memory.buffer.byteLength).toBe(131_072);
-  expect(() => instance?.memory.grow(1)).toThrow(RangeError);
+const memory = new WebAssembly.Memory({ initial: 1, maximum: 1 });
+
+test('a module gives its functions', () => {
+  expect(Object.keys(instantiate(CRC32_FOLD_MODULE, memory) ?? {})).toEqual(['fold']);
 });
 
 describe('there is no instance', () => {
   test('where the engine does not know an instruction', () => {
-    expect(instantiate(moduleOf(), 1)).toBeDefined();
-    expect(instantiate(moduleOf(0xff), 1)).toBeUndefined();
+    expect(instantiate(moduleOf(), memory)).toBeDefined();
+    expect(instantiate(moduleOf(0xff), memory)).toBeUndefined();
   });
 
   test('where there is no WebAssembly', () => {
     vi.stubGlobal('WebAssembly', undefined);
-    expect(instantiate(CRC32_FOLD_MODULE, 1)).toBeUndefined();
+    expect(instantiate(CRC32_FOLD_MODULE, memory)).toBeUndefined();
   });
 
   test('where a policy forbids it', () => {
@@ -40,6 +39,6 @@ describe('there is no instance', () => {
       throw new CompileError('Refused to compile or instantiate WebAssembly module');
     };
     vi.stubGlobal('WebAssembly', { Memory, Module });
-    expect(instantiate(CRC32_FOLD_MODULE, 1)).toBeUndefined();
+    expect(instantiate(CRC32_FOLD_MODULE, memory)).toBeUndefined();
   });
 });
