@@ -21,6 +21,8 @@ function slice(
       const tensor = Array.isArray(list) ? list[group] : undefined;
       if (!Array.isArray(list) || !(tensor instanceof TensorView)) throw new Error('no flat tensor');
       if (rank === onRank) list[group] = change(tensor);
+      // What a rank says that it has stripped would contradict before the elements are counted.
+      if (field === SLICES) state.delete('group_paddings');
     },
   };
 }
@@ -63,6 +65,16 @@ describe('groups', () => {
     expect(await problemsIn(spec)).toEqual([
       { code: 'group-count', facts: { file: optimOf(1), other, expected: 2, found: 1 } },
     ]);
+  });
+
+  test.each([
+    [2, MODEL],
+    [3, modelOf(0)],
+  ] as const)('are there, and the model lists none (stage %i)', async (stage, other) => {
+    expect((await problemsIn(small(stage, { editModel: (root) => root.set('param_shapes', []) })))[0]).toEqual({
+      code: 'group-count',
+      facts: { file: optimOf(0), other, expected: 0, found: 2 },
+    });
   });
 
   test('are more than the model lists', async () => {
@@ -161,6 +173,26 @@ describe('elements of stage 1 and 2', () => {
     expect(await run([6, 4])).toEqual(count(0, 25, 24));
   });
 
+  test('lack other padding than their rank says', async () => {
+    const run = (onRank: number, paddings: number[], version = '0.17.0') =>
+      problemsIn(
+        small(2, {
+          version,
+          editOptim: (_, state, rank) => void (rank === onRank && state.set('group_paddings', paddings)),
+        }),
+      );
+    const problem = (rank: number, expected: number, found: number) => [
+      { code: 'group-padding', facts: { file: optimOf(rank), group: 0, expected, found } },
+    ];
+    // Slices of 8, 8 and 3 elements.
+    for (const version of ['0.7.0', '0.16.3', '0.17.0']) {
+      expect(await run(2, [5, 4], version)).toEqual([]);
+      expect(await run(2, [4, 4], version)).toEqual(problem(2, 5, 4));
+      expect(await run(2, [6, 4], version)).toEqual(problem(2, 5, 6));
+      expect(await run(1, [5, 0], version)).toEqual(problem(1, 0, 5));
+    }
+  });
+
   test('are more than any file could hold, by the shapes', async () => {
     expect(await problemsIn(small(2, shapeOf(0, 'norm.weight', [2 ** 40, 2 ** 40])))).toEqual(
       count(0, 15 + 2 ** 80, 19),
@@ -183,6 +215,19 @@ describe('shares of stage 3', () => {
     expect(await problemsIn(small(3, edit))).toEqual([
       { code: 'share-count', facts: { file: optimOf(1), group: 0, expected: 7, found: length } },
     ]);
+  });
+
+  test('of neighbouring sub-groups do not add up each, though they do together', async () => {
+    const spec = small(3, {
+      editOptim(_, state) {
+        const [first, second] = state.get(SHARES) as TensorView[];
+        if (first && second) state.set(SHARES, [resized(first, 8), resized(second, 6)]);
+      },
+    });
+    expect((await problemsIn(spec))[0]).toEqual({
+      code: 'share-count',
+      facts: { file: optimOf(0), group: 0, expected: 7, found: 8 },
+    });
   });
 
   test('are those of other shapes', async () => {

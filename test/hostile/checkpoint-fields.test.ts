@@ -38,6 +38,7 @@ describe('a field of the model file that is not what it must be', () => {
     ['buffer_names', [1], 'buffer_names[0]', 'a string', 'number 1'],
     ['param_shapes', new Map(), 'param_shapes', 'a list', 'a dict'],
     ['param_shapes', [new Map([['w', [-1]]])], 'param_shapes[0]["w"][0]', 'a whole number of 0 or more', 'number -1'],
+    ['param_shapes', [new Map([[7, [5]]])], 'param_shapes[0]', 'a string as key', 'number 7'],
     ['param_shapes', [new Map([['w', 5]])], 'param_shapes[0]["w"]', 'a list', 'number 5'],
     [
       'param_shapes',
@@ -111,6 +112,8 @@ describe('a field of an optimizer file that is not what it must be', () => {
   test.each<[value: Py, found: string]>([
     [4, '4'],
     [0, '0'],
+    [-1, '-1'],
+    [true, 'not there'],
     ['2', 'not there'],
     [new PyCall('deepspeed.runtime.zero.config', 'ZeroStageEnum', [7]), '7'],
     [new PyCall('os', 'system', [2]), 'not there'],

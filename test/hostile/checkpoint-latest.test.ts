@@ -19,6 +19,12 @@ test.each(['global_step7', 'global_step7\n', 'global_step7\r\n', '\tglobal_step7
   },
 );
 
+test('a byte order mark before the name of the folder does not matter', async () => {
+  const text = new TextEncoder().encode('\ufeffglobal_step7\r\n');
+  expect([...text.subarray(0, 3)]).toEqual([0xef, 0xbb, 0xbf]);
+  expect((await inspect(withLatest(text))).tag.latest).toBe(true);
+});
+
 describe('a "latest" that names no folder beside it', () => {
   test.each([
     ['', '""'],

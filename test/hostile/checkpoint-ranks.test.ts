@@ -9,6 +9,7 @@ import type { CheckpointSpec } from '../helpers/deepspeed/spec.js';
 import { writeCheckpoint } from '../helpers/deepspeed/write.js';
 import { detailOf, rejectionOf } from '../helpers/errors.js';
 import { pickle } from '../helpers/pickle.js';
+import { recordingTree } from '../helpers/recording-tree.js';
 
 const FOLDER = 'global_step7';
 const STAGES = [1, 2, 3] as const;
@@ -20,6 +21,10 @@ const filesOf = (stage: CheckpointSpec['stage'], more: Partial<CheckpointSpec> =
 /** Files with one of them under another name. */
 function renamed(files: Readonly<Record<string, Uint8Array>>, from: string, to: string): Record<string, Uint8Array> {
   return Object.fromEntries(Object.entries(files).map(([path, bytes]) => [path === from ? to : path, bytes]));
+}
+
+function optimName(rank: number): string {
+  return optimOf(rank).slice(FOLDER.length + 1);
 }
 
 /** One file. */
@@ -107,6 +112,36 @@ describe('files that are too many', () => {
   test('of one model under two names', async () => {
     const files = { ...filesOf(2), ...only(filesOf(2), MODEL, `${FOLDER}/mp_rank_0_model_states.pt`) };
     expect((await problemsOf(files)).map(({ code }) => code)).toEqual(['rank-twice']);
+  });
+
+  test('of one name but for its case: a disk may hold only one of them', async () => {
+    const upper = optimOf(1).replace('bf16_zero', 'BF16_ZERO');
+    const file = upper.slice(upper.lastIndexOf('/') + 1);
+    expect(await problemsOf({ ...filesOf(2), ...only(filesOf(2), optimOf(1), upper) })).toEqual([
+      { code: 'rank-twice', facts: { file: FOLDER, expected: file.replace('BF16_ZERO', 'bf16_zero'), found: file } },
+    ]);
+    const others = { [`${FOLDER}/notes.txt`]: new Uint8Array(), [`${FOLDER}/Notes.txt`]: new Uint8Array() };
+    expect(await problemsOf({ ...filesOf(2), ...others })).toEqual([]);
+  });
+
+  test.each(STAGES)('of other kinds are not opened, and are listed (stage %i)', async (stage) => {
+    const names = [
+      '.DS_Store',
+      'zero_to_fp32.py',
+      'rng_state_0.pth',
+      'scheduler.pt',
+      `${optimName(0)}.crswap`,
+      'x.tmp',
+    ];
+    const others = names.map((name) => [`${FOLDER}/${name}`, new Uint8Array([1, 2, 3])]);
+    const tree = recordingTree(memoryTree({ ...filesOf(stage), ...Object.fromEntries(others) }));
+    const { problems, warnings, checks } = await inspect(tree);
+    expect({ problems, warnings }).toEqual({ problems: [], warnings: [] });
+    expect(tree.reads.filter(({ path }) => names.some((name) => path.endsWith(`/${name}`)))).toEqual([]);
+    const detail = checks.find(({ id }) => id === 'rank-set')?.detail ?? '';
+    const listed = detail.slice(detail.indexOf('Not read: '));
+    expect(names.filter((name) => listed.includes(name))).toHaveLength(5);
+    expect(listed).toMatch(/, …\.$/);
   });
 
   test('two whole sets: nothing tells which is of this model file', async () => {

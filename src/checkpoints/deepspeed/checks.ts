@@ -56,6 +56,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   'element-counts': [
     'group-count',
     'element-count',
+    'group-padding',
     'share-count',
     'slice-length',
     'slice-not-flat',
@@ -101,10 +102,13 @@ export function checkNames(draft: Draft, models: readonly ModelStates[]): void {
   }
 }
 
-/** One line for each check: those that were made of every part, and those whose only trace is a problem. */
-export function checkReports(draft: Draft, parts: readonly Part[]): CheckReport[] {
+/**
+ * One line for each check: those that were made of every part, and those whose only trace is a problem. `others` are
+ * files of the folder that are no shards.
+ */
+export function checkReports(draft: Draft, parts: readonly Part[], others: readonly string[]): CheckReport[] {
   const made = new Map<string, CheckReport[]>();
-  for (const report of [rankSet(parts), ...draft.checks, elementCounts(draft, parts), namesOnce(draft)]) {
+  for (const report of [rankSet(parts, others), ...draft.checks, elementCounts(draft, parts), namesOnce(draft)]) {
     made.set(report.id, [...(made.get(report.id) ?? []), report]);
   }
   return [...made.values()].flatMap((reports) => {
@@ -124,12 +128,17 @@ function joined(reports: readonly CheckReport[]): CheckReport | undefined {
 
 const SEVERITY: Readonly<Record<CheckReport['status'], number>> = { passed: 0, 'not-checkable': 1, failed: 2 };
 
-function rankSet(parts: readonly Part[]): CheckReport {
+/** Other files that are named. */
+const MAX_OTHERS = 5;
+
+function rankSet(parts: readonly Part[], others: readonly string[]): CheckReport {
   const optims = parts.reduce((sum, part) => sum + part.optims.length, 0);
   const models = parts.reduce((sum, part) => sum + part.models.length, 0);
   const counted =
     optims > 0 ? `The optimizer files of ${optims} ranks are there, as many as each says` : 'No optimizer file';
-  return { id: 'rank-set', status: 'passed', detail: `${counted}; model files: ${models}.` };
+  const more = others.length > MAX_OTHERS ? ', …' : '';
+  const beside = others.length > 0 ? ` Not read: ${others.slice(0, MAX_OTHERS).join(', ')}${more}.` : '';
+  return { id: 'rank-set', status: 'passed', detail: `${counted}; model files: ${models}.${beside}` };
 }
 
 function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport {

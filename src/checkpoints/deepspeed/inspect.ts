@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isFloat } from '../../base/dtype.js';
+import { bytesOf, isFloat } from '../../base/dtype.js';
 import { classifyGlobal } from '../../formats/pickle/globals.js';
 import type { TorchFile } from '../../formats/torch/read.js';
 import type { FileTree } from '../../io/types.js';
@@ -18,6 +18,7 @@ import { compareParts, type Grid, gridOf } from './grid.js';
 import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
+import { rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
 import { type ModelStates, modelStates, optimStates } from './states.js';
 import { withSwapFiles } from './swap-files.js';
@@ -36,11 +37,15 @@ export async function inspectDeepspeed(
   const { signal } = options;
   const folder = tag.path || tag.tag;
   const entries = await tree.list(tag.path);
-  const names = entries.flatMap(({ kind, name }) => (kind === 'file' ? (parseShardName(name) ?? []) : []));
+  const present = entries.flatMap(({ kind, name }) => (kind === 'file' ? [name] : []));
+  const names = present.flatMap((name) => parseShardName(name) ?? []);
+  const others = present.filter((name) => parseShardName(name) === undefined);
   const params = await findUniversal(tree, tag.path, entries, names);
   const { sources, shards, pool } = await openShards(tree, tag.path, names, options);
   try {
     const draft = newDraft();
+    const twin = caseTwin(present);
+    if (twin) draft.problems.push(rankTwice(folder, ...twin));
     const models = shards.flatMap((shard) => (isKind(shard, 'model') ? [modelStates(shard)] : []));
     const optims = shards.flatMap((shard) => (isKind(shard, 'optim') ? [optimStates(shard)] : []));
     const sets = rankSetsOf({
@@ -74,14 +79,26 @@ export async function inspectDeepspeed(
       tensors,
       aliases: Object.fromEntries(draft.aliases),
       skipped: distinct(draft.skipped),
-      warnings: distinct([...draft.warnings, ...files.flatMap((file) => file.warnings)]),
+      warnings: distinct([...draft.warnings, ...precisionNotices(tensors), ...files.flatMap((file) => file.warnings)]),
       problems: draft.problems,
-      checks: checkReports(draft, parts.flat()),
+      checks: checkReports(draft, parts.flat(), others),
       facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors) },
     };
   } finally {
     await pool.close();
   }
+}
+
+/** Two names that differ in case alone, one of them of a shard: a disk may hold only one, so that nothing tells which. */
+function caseTwin(names: readonly string[]): readonly [string, string] | undefined {
+  const seen = new Map<string, string>();
+  for (const name of names) {
+    const lower = name.toLowerCase();
+    const other = seen.get(lower);
+    if (other !== undefined && (parseShardName(name) ?? parseShardName(other))) return [other, name];
+    seen.set(lower, name);
+  }
+  return undefined;
 }
 
 async function mapParts(grid: Grid, complete: (set: RankSet) => Promise<Part>): Promise<Part[][]> {
@@ -139,6 +156,15 @@ function factsOf(
     ...(version === undefined ? {} : { deepspeedVersion: version }),
     ...(steps === undefined ? {} : { globalSteps: steps }),
   };
+}
+
+/** A run in 16 bits alone has no masters in fp32, whatever is asked for. */
+function precisionNotices(tensors: readonly TensorEntry[]): Notice[] {
+  const low = tensors.filter(({ origin, stored }) => origin === 'master' && bytesOf(stored.dtype) < bytesOf('F32'));
+  const [first] = low;
+  if (!first) return [];
+  const message = `The masters of ${low.length} parameters are ${first.stored.dtype} (${first.name}, …): the optimizer kept none in fp32.`;
+  return [{ code: 'low-precision-masters', message }];
 }
 
 function dtypesOf(entries: readonly TensorEntry[]): Pick<CheckpointFacts, 'modelDtype' | 'masterDtype'> {

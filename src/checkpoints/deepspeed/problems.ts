@@ -206,6 +206,17 @@ export function unevenSlices(group: number, first: Slice, odd: Slice): ErrorDeta
   };
 }
 
+/** A rank says that it stripped other padding than its slice lacks. */
+export function groupPadding(group: number, { optim, tensor }: Slice, expected: number, found: number): ErrorDetail {
+  return {
+    kind: 'inconsistent',
+    code: 'group-padding',
+    message: `${optim.shard.path} holds ${tensor.numel} elements of group ${group}, which lacks ${expected} of padding by the slices of other ranks; group_paddings says ${found}.`,
+    advice: OTHER_RUN,
+    facts: { file: optim.shard.path, group, expected, found },
+  };
+}
+
 /** The slices of a group hold more or fewer elements than its parameters need. */
 export function elementCount(
   group: number,

@@ -102,6 +102,8 @@ export interface OptimStates {
   readonly partitionCounts: readonly number[];
   /** Padding that is left at the end of each slice, in elements: BF16_Optimizer. Undefined where it was stripped. */
   readonly keptPadding: readonly number[] | undefined;
+  /** Padding that was stripped from each slice, in elements; undefined before 0.7.0, which does not say. */
+  readonly strippedPadding: readonly number[] | undefined;
   /** As in the model file; where DeepSpeed 0.5.4 to 0.5.10 wrote it. */
   readonly paramShapes: GroupShapes | undefined;
   /** All parameters in one list, as DeepSpeed 0.3.14 to 0.5.3 wrote it. It does not tell the groups apart. */
@@ -173,7 +175,8 @@ export function optimStates(shard: OptimShard): OptimStates {
   const shapes = fieldOf(root, 'param_shapes');
   const version = optional(fieldOf(root, 'ds_version'), asString) ?? optional(fieldOf(state, 'ds_version'), asString);
   // BF16_Optimizer writes no zero_stage, and its slices keep the padding that group_paddings counts.
-  const keepsPadding = !isPresent(fieldOf(state, 'zero_stage')) && isPresent(fieldOf(state, 'group_paddings'));
+  const paddings = optional(fieldOf(state, 'group_paddings'), (field) => asList(field).map(asCount));
+  const keepsPadding = !isPresent(fieldOf(state, 'zero_stage'));
   return {
     shard,
     stage,
@@ -181,7 +184,8 @@ export function optimStates(shard: OptimShard): OptimStates {
     subPartitions,
     // The first versions do not say, unless the checkpoint is elastic.
     partitionCounts: subPartitions && !isPresent(count) ? [] : partitionCounts(count),
-    keptPadding: keepsPadding ? asList(fieldOf(state, 'group_paddings')).map(asCount) : undefined,
+    keptPadding: keepsPadding ? paddings : undefined,
+    strippedPadding: keepsPadding ? undefined : paddings,
     paramShapes: Array.isArray(shapes.value) ? groupShapes(shapes) : undefined,
     listedShapes: Array.isArray(shapes.value) ? undefined : optional(shapes, namedShapes),
     deepspeedVersion: version,

@@ -15,6 +15,7 @@ import { addTensor, bitsOf, type Draft, isFlat, locate, startOf } from './draft.
 import {
   elementCount,
   groupCount,
+  groupPadding,
   mixedDtypes,
   type Slice,
   shapeDiffers,
@@ -160,7 +161,24 @@ async function checkGroup(
   if (short) return unevenSlices(group, first, short);
   const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
   const found = slices.reduce((sum, { tensor }) => sum + tensor.numel, 0);
-  return checkLeftOver(draft, group, needed, found, slices, signal);
+  return (await checkLeftOver(draft, group, needed, found, slices, signal)) ?? oddPadding(group, slices);
+}
+
+/** Each rank says how much padding it has stripped: with it, all partitions are of one size. */
+function oddPadding(group: number, slices: readonly Slice[]): ErrorDetail | undefined {
+  const stripped = ({ optim }: Slice) => optim.strippedPadding?.[group];
+  const sizes = slices.map((slice) => slice.tensor.numel + (stripped(slice) ?? 0));
+  const [first] = slices;
+  const partition = sizes[0] ?? 0;
+  const odd = slices.findIndex((slice, rank) => {
+    const padding = stripped(slice);
+    if (padding === undefined || sizes[rank] === partition) return false;
+    // More padding than a partition is a negative end of a slice to Python, which counts from the back.
+    return padding <= partition || slice.tensor.numel !== Math.max(0, 2 * partition - padding);
+  });
+  const slice = slices[odd];
+  if (!first || !slice || stripped(first) === undefined) return undefined;
+  return groupPadding(group, slice, partition - slice.tensor.numel, stripped(slice) ?? 0);
 }
 
 /**

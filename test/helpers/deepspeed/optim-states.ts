@@ -23,7 +23,9 @@ const FIRST_ID = 3;
 /** `optimizer_state_dict` of a rank. */
 export function optimState(spec: CheckpointSpec, rank: number): PyMap {
   if (spec.stage === 3) return zero3State(spec, rank);
-  return spec.stage === 1 && !since(spec.version, '0.4.0') ? dealtState(spec, rank) : zero12State(spec, rank);
+  return spec.stage === 1 && (spec.dealt || !since(spec.version, '0.4.0'))
+    ? dealtState(spec, rank)
+    : zero12State(spec, rank);
 }
 
 function zero12State(spec: CheckpointSpec, rank: number): PyMap {

@@ -31,6 +31,8 @@ export interface CheckpointSpec {
   readonly roundRobin?: boolean;
   /** Stage 1 by `BF16_Optimizer`. */
   readonly bf16Optimizer?: boolean;
+  /** Stage 1: `legacy_stage1`, the layout from before 0.4.0, which was an option until 0.5.8. */
+  readonly dealt?: boolean;
   /** Stage 1 before 0.4.0: elements that are exchanged at once. They are cut into a piece for each rank. */
   readonly commElements?: number;
   /** Stage 1 before 0.4.0: without `elastic_checkpoint` the padding is kept, and less is recorded. Default true. */
