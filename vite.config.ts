@@ -27,7 +27,11 @@ const node: UserConfig = {
     target: 'node20',
     minify: false,
     ssr: true,
-    rolldownOptions: { input: { node: 'src/node.ts', cli: 'src/cli/main.ts' } },
+    rolldownOptions: {
+      input: { node: 'src/node.ts', cli: 'src/cli/main.ts', thread: 'src/thread.ts' },
+      // Side by side: who starts a thread looks for it in its own folder.
+      output: { chunkFileNames: '[name]-[hash].js' },
+    },
   },
 };
 

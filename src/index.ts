@@ -52,6 +52,7 @@ export { cpuBackend } from './engine/cpu.js';
 export type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
 export type { BackendReport, Report, RunProgress, TensorReport } from './engine/report.js';
 export { type RunOptions, run } from './engine/run.js';
+export type { Threads } from './engine/threads/threads.js';
 export {
   type VerifiedTensor,
   type VerifyOptions,

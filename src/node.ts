@@ -8,5 +8,34 @@
  * @module
  */
 
+import { availableParallelism } from 'node:os';
+import { MessageChannel, Worker } from 'node:worker_threads';
+import { startThreads, type Threads, threadsFor } from './engine/threads/threads.js';
+import type { Plan } from './index.js';
+
 export * from './index.js';
 export { folderOutput, openFolder } from './io/node.js';
+
+/**
+ * Starts threads for a run of a plan: as many as the machine has cores, at most four; undefined where they are not worth
+ * their start. The caller closes them. `count` asks for a number, 0 for none.
+ */
+export function openThreads(plan: Plan, count = threadsFor(plan, availableParallelism())): Threads | undefined {
+  if (count === 0) return undefined;
+  return startThreads(count, () => {
+    const { port1, port2 } = new MessageChannel();
+    const worker = new Worker(new URL('./thread.js', import.meta.url), { workerData: port2, transferList: [port2] });
+    const ended = new Promise<never>((_, reject) => {
+      worker.once('error', reject);
+      worker.once('exit', (code) => reject(new Error(`A thread ended with exit code ${code}.`)));
+    });
+    return {
+      endpoint: port1,
+      ended,
+      terminate() {
+        port1.close();
+        void worker.terminate();
+      },
+    };
+  });
+}

@@ -22,6 +22,8 @@ export type Command =
       readonly overwrite: boolean;
       readonly verify: boolean;
       readonly dryRun: boolean;
+      /** Threads that fill tiles; undefined leaves it to the machine. */
+      readonly threads: number | undefined;
     } & Common);
 
 /** Options that every command takes. */
@@ -69,6 +71,7 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
                                   has them at the precision of the training (ZeRO-1 and ZeRO-2)
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
+  --threads N                     threads that read and convert; 0 for none (default: as many as there are cores, at most 4)
   --dry-run                       show what would be written, and stop
   --json                          print the inventory, plan or report as JSON
   --quiet                         print no progress
@@ -111,6 +114,7 @@ export function parseCommand(args: readonly string[]): Command {
     overwrite: values.overwrite,
     verify: !values['no-verify'],
     dryRun: values['dry-run'],
+    threads: threadsOf(values),
     ...common,
   };
 }
@@ -154,6 +158,12 @@ function readingOf(values: Values): Common['reading'] {
     ...(rules === undefined ? {} : { tpRules: rules.map(parseTpRule) }),
     ...(rank === undefined ? {} : { tpRank: Number(rank) }),
   };
+}
+
+function threadsOf({ threads }: Values): number | undefined {
+  if (threads === undefined) return undefined;
+  if (/^\d{1,2}$/.test(threads)) return Number(threads);
+  throw usage('threads-bad', `--threads must be a number from 0 to 99; it is ${threads}.`);
 }
 
 function parseTpRule(text: string): TpRule {
@@ -217,6 +227,7 @@ function parse(args: readonly string[]) {
         partial: { type: 'boolean', default: false },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
+        threads: { type: 'string' },
         'no-verify': { type: 'boolean', default: false },
         'dry-run': { type: 'boolean', default: false },
         json: { type: 'boolean', default: false },

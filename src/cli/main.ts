@@ -18,6 +18,7 @@ import {
   isUnshardError,
   mergeTrees,
   openFolder,
+  openThreads,
   plan,
   type RunProgress,
   run,
@@ -67,14 +68,19 @@ async function convert(command: Extract<Command, { kind: 'convert' }>): Promise<
   }
   const progress = progressLine(process.stderr, !command.quiet && !command.json);
   const output = folderOutput(command.out);
+  const threads = openThreads(made, command.threads);
   try {
     const { overwrite, verify } = command;
     const onProgress = (step: RunProgress) => progress.update(step.written, step.total, runStep(step));
     const choice = command.json ? { choice: await calibrate(made, { asked: 'auto', cpu: cpuBackend() }) } : {};
-    const report = await run(made, { input: tree, output, overwrite, verify, signal, onProgress, ...choice });
+    const report = await run(made, {
+      ...{ input: tree, output, overwrite, verify, signal, onProgress, ...choice },
+      ...(threads ? { threads } : {}),
+    });
     progress.clear();
     process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : reportText(report, command.out));
   } finally {
+    threads?.close();
     progress.clear();
   }
 }

@@ -93,7 +93,7 @@ async function* readWeights(tree: FileTree, options: ConsolidateOptions): AsyncG
   const aliases = Object.entries(plan.aliases);
   const context: FillContext = {
     plan,
-    sources: new PlanSources(() => tree, plan.sources),
+    sources: new PlanSources((path) => tree.open(path), plan.sources),
     audit: verify ? new CrcAudit(plan.crcs) : undefined,
     backend: new ConverterSwitch(backend ?? cpuBackend()),
     signal,

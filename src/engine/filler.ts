@@ -21,6 +21,9 @@ export interface FilledTile extends Filled {
   readonly audited: readonly AuditRun[];
 }
 
+/** Which tiles get CRC-32s of their bytes: all, those of zip files, which record them, or none. */
+export type CrcsWanted = 'all' | 'zip' | 'none';
+
 /** Fills tiles of one plan. */
 export interface Filler {
   /** Fills a tile in `memory`, which is at least as long and may be handed over to another thread and back. */
@@ -30,7 +33,7 @@ export interface Filler {
 }
 
 /** A filler on the calling thread. With `crcs` it takes CRC-32s of what it fills. The context stays the caller's. */
-export function localFiller(context: FillContext, crcs: 'always' | 'for zip' | 'never'): Filler {
+export function localFiller(context: FillContext, crcs: CrcsWanted): Filler {
   const idle: LaneBuffers[] = [];
   return {
     async fill(range, memory) {
@@ -42,7 +45,7 @@ export function localFiller(context: FillContext, crcs: 'always' | 'for zip' | '
       const filled = await fillTile(context, work, buffers.fit(work, bytes));
       idle.push(buffers);
       const isZip = plan.files[tile.file]?.zip !== undefined;
-      const isWanted = crcs === 'always' || (crcs === 'for zip' && isZip);
+      const isWanted = crcs === 'all' || (crcs === 'zip' && isZip);
       return { ...filled, memory, written: isWanted ? writtenRanges(tile, bytes, isZip) : [], audited: [] };
     },
     async close() {},

@@ -50,6 +50,8 @@ export interface BackendReport {
   readonly name: 'cpu' | 'gpu';
   /** The adapter, or the kind of CPU kernel. */
   readonly description: string;
+  /** Threads that filled tiles: 1 where it was the calling one. */
+  readonly threads: number;
   /** Jobs of the GPU that the CPU had to do. */
   readonly jobsOnCpu: number;
   /** Seconds of this run in which something was on its way through the GPU adapter. A faster adapter saves these at most. */

@@ -17,13 +17,14 @@ import type { Backend, ConvertStats } from './backend.js';
 import type { BackendDecision } from './calibrate.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
-import { localFiller } from './filler.js';
+import { type Filler, localFiller } from './filler.js';
 import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
 import type { BackendReport, Report, RunProgress, TensorReport } from './report.js';
 import { PlanSources } from './sources.js';
+import type { Threads } from './threads/threads.js';
 import { type Tile, tilesOf } from './tiles.js';
 
 /** Options of `run`. */
@@ -36,6 +37,8 @@ export interface RunOptions {
   readonly backend?: Backend;
   /** Why that backend, for the report. */
   readonly choice?: BackendDecision;
+  /** Fill tiles on these threads, unless the backend is a GPU. They stay open: the caller closes them. Default: on this one. */
+  readonly threads?: Threads;
   /** Replace files that are there already. Default false: they are an error. */
   readonly overwrite?: boolean;
   /**
@@ -83,19 +86,26 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
   const waitedBefore = backend.waitedSeconds ?? 0;
   const context: FillContext = {
     plan,
-    sources: new PlanSources(() => options.input, plan.sources),
+    sources: new PlanSources((path) => options.input.open(path), plan.sources),
     audit: verify ? new CrcAudit(plan.crcs) : undefined,
     backend: new ConverterSwitch(backend),
     signal: options.signal,
   };
   const output = new RunOutput(plan, { ...options, verify });
   const stats = plan.tensors.map(() => emptyStats());
+  // What a GPU converts, the thread that has it fills.
+  const threads = backend.name === 'cpu' ? options.threads : undefined;
+  let filler: Filler | undefined;
   try {
-    const filler = localFiller(context, verify ? 'always' : 'for zip');
+    const wanted = verify ? 'all' : 'zip';
+    const threaded = { plan, sources: context.sources, audit: verify, crcs: wanted, signal: options.signal } as const;
+    const others = await threads?.filler(threaded);
+    filler = others ?? localFiller(context, wanted);
     const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
     await fillTiles(filler, allTiles(plan), { lanes, signal: options.signal }, async (tile, filled, bytes) => {
       await assertProven(context, filled.differences);
       await collect(context, filled.stats, stats);
+      context.audit?.note(filled.audited);
       await output.write(tile, bytes, filled.written);
     });
     const crcs = await context.audit?.finish(context.sources, plan.sources, options.signal);
@@ -105,6 +115,7 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
     const converted: BackendReport = {
       name: backend.name,
       description: backend.description,
+      threads: (others && threads?.count) ?? 1,
       jobsOnCpu: backend.name === 'cpu' ? 0 : context.backend.jobsOnCpu,
       ...(backend.waitedSeconds === undefined ? {} : { waitedSeconds: backend.waitedSeconds - waitedBefore }),
       ...(options.choice ? { choice: options.choice } : {}),
@@ -114,6 +125,7 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
     await output.removeAll();
     throw error;
   } finally {
+    await filler?.close().catch(() => {});
     await context.sources.close();
   }
 }

@@ -111,7 +111,10 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   const plan = comparisonPlan(inventory, weights, pairs.compared);
   const context: FillContext = {
     plan,
-    sources: new PlanSources((index) => (index < inventory.sources.length ? tree : output), plan.sources),
+    sources: new PlanSources(
+      (path, index) => (index < inventory.sources.length ? tree : output).open(path),
+      plan.sources,
+    ),
     audit: new CrcAudit(plan.crcs),
     backend: new ConverterSwitch(options.backend ?? cpuBackend()),
     signal,
@@ -121,7 +124,7 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   let compared = 0;
   try {
     const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
-    await fillTiles(localFiller(context, 'never'), tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
+    await fillTiles(localFiller(context, 'none'), tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });

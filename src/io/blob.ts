@@ -1,7 +1,7 @@
 import { mapBounded } from '../base/concurrent.js';
 import { domSourceFailure } from './dom-failures.js';
 import { shortRead, sourceFailure } from './failures.js';
-import { makeSource, READ_PIECE } from './source.js';
+import { makeSource, type RawSource, READ_PIECE } from './source.js';
 import type { ByteSource } from './types.js';
 
 /** Pieces of one read that are under way at once. More is not faster. */
@@ -22,10 +22,16 @@ export type CurrentFile = () => Promise<{ readonly size: number; readonly lastMo
 /**
  * A source over a `File` or other `Blob`. `modified` is the time of its last change in milliseconds since 1970, 0 where
  * it has none. Browsers compare a file's time of change by the second when they read; where `current` is given, each
- * read is also checked by the millisecond, and by the size.
+ * read is also checked by the millisecond, and by the size. `place` is what opens it on another thread: the blob itself.
  */
-export function blobSource(name: string, blob: Blob, modified: number, current?: CurrentFile): ByteSource {
-  return makeSource(name, blob.size, modified, {
+export function blobSource(
+  name: string,
+  blob: Blob,
+  modified: number,
+  current?: CurrentFile,
+  place: ByteSource['place'] = blob,
+): ByteSource {
+  const raw: RawSource = {
     async read(offset, into, signal) {
       try {
         await readPieces(name, blob, offset, into, signal);
@@ -39,7 +45,8 @@ export function blobSource(name: string, blob: Blob, modified: number, current?:
       }
     },
     async close() {},
-  });
+  };
+  return makeSource(name, blob.size, modified, raw, place);
 }
 
 /** Settles only when nothing writes to `into` any more. */

@@ -74,12 +74,29 @@ export function directoryOutput(root: FileSystemDirectoryHandle): OutputTree {
 async function openFile(root: FileSystemDirectoryHandle, path: string): Promise<ByteSource> {
   const { folders, name } = splitFilePath(path, 'source');
   try {
-    const handle = await (await folderAt(root, folders)).getFileHandle(name);
-    const file = await handle.getFile();
-    return blobSource(path, file, file.lastModified, () => handle.getFile());
+    return await openHandle(path, await (await folderAt(root, folders)).getFileHandle(name));
   } catch (error) {
     throw domSourceFailure(path, error);
   }
+}
+
+/**
+ * Opens the `place` of a source that another thread has opened from a `File`, a folder or the browser's own storage.
+ *
+ * @throws UnshardError of kind `source`.
+ */
+export async function openPlace(path: string, place: unknown): Promise<ByteSource> {
+  if (place instanceof File) return blobSource(path, place, place.lastModified);
+  try {
+    return await openHandle(path, place as FileSystemFileHandle);
+  } catch (error) {
+    throw domSourceFailure(path, error);
+  }
+}
+
+async function openHandle(path: string, handle: FileSystemFileHandle): Promise<ByteSource> {
+  const file = await handle.getFile();
+  return blobSource(path, file, file.lastModified, () => handle.getFile(), handle);
 }
 
 async function startFile(folder: FileSystemDirectoryHandle, name: string, byteLength: number): Promise<RawSink> {

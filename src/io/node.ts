@@ -15,7 +15,7 @@ import { shortRead, sinkFailure, sourceFailure } from './failures.js';
 import { errnoOf, nodeSinkFailure, nodeSourceFailure } from './node-failures.js';
 import { pathSegments, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
-import { makeSource, READ_PIECE } from './source.js';
+import { makeSource, type RawSource, READ_PIECE } from './source.js';
 import type { ByteSource, FileTree, SharedOutput, TreeEntry } from './types.js';
 
 /** This machine in the names of unfinished files, whatever its own name. */
@@ -149,10 +149,18 @@ async function listFolder(folder: string, shown: string): Promise<TreeEntry[]> {
   }
 }
 
-/** The file's handle is opened by the first read: thousands of shards may be looked at and few of them read. */
 async function openFile(root: string, path: string): Promise<ByteSource> {
   const { folders, name } = splitFilePath(path, 'source');
-  const target = join(root, ...folders, name);
+  return openPlace(path, join(root, ...folders, name));
+}
+
+/**
+ * Opens a file by its full path, which is the `place` of a source. Its handle is opened by the first read: thousands of
+ * shards may be looked at and few of them read.
+ *
+ * @throws UnshardError of kind `source`.
+ */
+export async function openPlace(path: string, target: string): Promise<ByteSource> {
   const opened = await statOrMissing(target).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
   if (!opened?.isFile()) throw sourceFailure('source-missing', path);
   let handle: Promise<FileHandle> | undefined;
@@ -163,7 +171,7 @@ async function openFile(root: string, path: string): Promise<ByteSource> {
     });
     return handle;
   };
-  return makeSource(path, opened.size, opened.mtimeMs, {
+  const raw: RawSource = {
     async read(offset, into, signal) {
       try {
         const file = await openOnce();
@@ -180,7 +188,8 @@ async function openFile(root: string, path: string): Promise<ByteSource> {
       const file = await handle?.catch(() => undefined);
       await file?.close();
     },
-  });
+  };
+  return makeSource(path, opened.size, opened.mtimeMs, raw, target);
 }
 
 /** Resolves to the number of bytes that there were. */

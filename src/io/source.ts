@@ -12,12 +12,19 @@ export interface RawSource {
 export const READ_PIECE = 16 * 2 ** 20;
 
 /** A source with what every adapter owes: the range and the signal are checked, and nothing is read after `close`. */
-export function makeSource(name: string, size: number, modified: number, raw: RawSource): ByteSource {
+export function makeSource(
+  name: string,
+  size: number,
+  modified: number,
+  raw: RawSource,
+  place?: ByteSource['place'],
+): ByteSource {
   let closed = false;
   return {
     name,
     size,
     modified,
+    ...(place === undefined ? {} : { place }),
     async read(offset, into, signal) {
       assert(!closed, `${name} is read after it was closed`);
       assert(Number.isSafeInteger(offset) && offset >= 0, `${name} is read at offset ${offset}`);

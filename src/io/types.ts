@@ -14,6 +14,11 @@ export interface ByteSource {
   /** Time of the last change, in milliseconds since 1970; 0 where it is not known. */
   readonly modified: number;
   /**
+   * What another thread needs to open the file again, through the adapter that made this source: it can be cloned.
+   * Absent where only this thread can read it.
+   */
+  readonly place?: unknown;
+  /**
    * Fills `into` with the bytes `[offset, offset + into.byteLength)`.
    *
    * @throws UnshardError of kind `source` when the range is not all there, or the file cannot be read or has changed.

@@ -6,8 +6,8 @@
  */
 
 import { proxy, type Remote, wrap } from 'comlink';
+import { registerErrorHandler } from '../engine/threads/errors.js';
 import type { InspectProgress, PlanOptions } from '../index.js';
-import { registerErrorHandler } from './errors.js';
 import type {
   BackendChoice,
   CheckpointView,

@@ -6,6 +6,7 @@
  */
 
 import { expose } from 'comlink';
+import { registerErrorHandler } from '../engine/threads/errors.js';
 import {
   type FileTree,
   type Inventory,
@@ -20,9 +21,9 @@ import {
 import { openBackend } from './backends.js';
 import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
-import { registerErrorHandler } from './errors.js';
 import { openInput, openOutput } from './places.js';
 import type { EngineApi, InputRef, InspectChoice } from './protocol.js';
+import { openThreads } from './threads.js';
 import { throttle } from './throttle.js';
 import { viewCheckpoint, viewPlan } from './views.js';
 
@@ -97,6 +98,7 @@ const api: EngineApi = {
     const made = plan(inventory, options);
     const opened = await openBackend(choice, made);
     if (!opened) throw noGpu();
+    const threads = opened.backend.name === 'cpu' ? openThreads(made) : undefined;
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
       const destination = await openOutput(place);
@@ -109,6 +111,7 @@ const api: EngineApi = {
         input: tree,
         output,
         ...opened,
+        ...(threads ? { threads } : {}),
         overwrite,
         verify,
         signal,
@@ -120,6 +123,7 @@ const api: EngineApi = {
       return { report, downloads: await destination.downloads(report.files) };
     } finally {
       progress.stop();
+      threads?.close();
       await opened.backend.close();
     }
   },

@@ -22,7 +22,8 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
   index: ['engine'],
   worker: ['index'],
   ui: ['worker'],
-  node: ['index'],
+  node: ['index', 'thread'],
+  thread: ['engine'],
   cli: ['node'],
 };
 
@@ -34,17 +35,20 @@ const PLATFORMS: readonly { readonly names: RegExp; readonly allowed: RegExp }[]
   },
   { names: /^GPU\w*$/, allowed: /^src\/(engine\/gpu\/|worker\/|ui\/)/ },
   { names: /^(document|window|localStorage|indexedDB|HTML\w+|DragEvent)$/, allowed: /^src\/ui\// },
-  { names: /^(Buffer|process|require|__dirname|__filename|NodeJS)$/, allowed: /^src\/(io\/node\.ts|node\.ts|cli\/)/ },
+  {
+    names: /^(Buffer|process|require|__dirname|__filename|NodeJS)$/,
+    allowed: /^src\/(io\/node\.ts|node\.ts|thread\.ts|cli\/)/,
+  },
   { names: /^(fetch|XMLHttpRequest|WebSocket|EventSource|RTCPeerConnection)$/, allowed: /^src\/worker\/sample\.ts$/ },
   { names: /^(eval|Function)$/, allowed: /^$/ },
 ];
 
 /** Where the built-in modules of Node may be imported. */
-const NODE_ALLOWED = /^src\/(io\/node\.ts|node\.ts|cli\/)/;
+const NODE_ALLOWED = /^src\/(io\/node\.ts|node\.ts|thread\.ts|cli\/)/;
 
 /** Where each package may be imported. */
 const PACKAGES: Readonly<Record<string, RegExp>> = {
-  comlink: /^src\/(worker|ui)\//,
+  comlink: /^src\/(engine\/threads|worker|ui)\//,
   fflate: /^src\/formats\//,
   'idb-keyval': /^src\/ui\//,
   preact: /^src\/ui\//,
@@ -52,7 +56,7 @@ const PACKAGES: Readonly<Record<string, RegExp>> = {
 
 /** Modules that only some may import, beside those of their own folder. */
 const PRIVATE: readonly { readonly module: RegExp; readonly allowed: RegExp }[] = [
-  { module: /^src\/io\/node/, allowed: /^src\/(io\/node|node\.ts|cli\/)/ },
+  { module: /^src\/io\/node/, allowed: /^src\/(io\/node|node\.ts|thread\.ts|cli\/)/ },
   { module: /^src\/engine\/gpu\//, allowed: /^src\/(engine\/gpu\/|index\.ts|worker\/|ui\/)/ },
   { module: /^src\/\w+\.ts$/, allowed: /^src\/(\w+\.ts|worker\/|ui\/|cli\/)/ },
 ];

@@ -32,7 +32,7 @@ describe('parseCommand', () => {
       '--tag',
       't',
     ];
-    const flags = ['--overwrite', '--no-verify', '--dry-run', '--json', '--quiet'];
+    const flags = ['--threads', '3', '--overwrite', '--no-verify', '--dry-run', '--json', '--quiet'];
     expect(parseCommand([...args, ...more, ...flags])).toEqual({
       kind: 'convert',
       checkpoint: 'in',
@@ -54,6 +54,7 @@ describe('parseCommand', () => {
       overwrite: true,
       verify: false,
       dryRun: true,
+      threads: 3,
       also: [],
       partial: false,
       tag: 't',
@@ -61,6 +62,12 @@ describe('parseCommand', () => {
       json: true,
       quiet: true,
     });
+  });
+
+  test('takes no number of threads that is none', () => {
+    for (const number of ['-1', 'two', '1.5', '100']) {
+      expect(() => parseCommand(['in', 'out', `--threads=${number}`])).toThrow(number);
+    }
   });
 
   test('takes the options that choose and name tensors', () => {

@@ -43,7 +43,7 @@ async function readNumber(sources: PlanSources, index: number): Promise<number> 
 describe('the sources of a plan', () => {
   test('are open a few at a time, however many there are, and none when they are closed', async () => {
     const { counting, count } = countingTree();
-    const sources = new PlanSources(() => counting, FILES);
+    const sources = new PlanSources((path) => counting.open(path), FILES);
     const read: number[] = [];
     for (const i of NAMES.keys()) read.push(await readNumber(sources, i));
     expect(read).toEqual([...NAMES.keys()]);
@@ -55,13 +55,13 @@ describe('the sources of a plan', () => {
 
   test('that were closed are opened again', async () => {
     const { counting } = countingTree();
-    const sources = new PlanSources(() => counting, FILES);
+    const sources = new PlanSources((path) => counting.open(path), FILES);
     for (const i of [...NAMES.keys(), ...NAMES.keys()]) expect(await readNumber(sources, i)).toBe(i);
   });
 
   test('are not closed while they are read', async () => {
     const { counting, count } = countingTree();
-    const sources = new PlanSources(() => counting, FILES);
+    const sources = new PlanSources((path) => counting.open(path), FILES);
     expect(await Promise.all(NAMES.map((_, i) => readNumber(sources, i)))).toEqual([...NAMES.keys()]);
     expect(count.open).toBeLessThan(200);
   });
@@ -69,7 +69,7 @@ describe('the sources of a plan', () => {
   test('that are gone are no obstacle to others', async () => {
     const { counting } = countingTree();
     const gone = { path: 'gone', size: 4, modified: 0 };
-    const sources = new PlanSources(() => counting, [...FILES, gone]);
+    const sources = new PlanSources((path) => counting.open(path), [...FILES, gone]);
     expect(await rejectionOf(readNumber(sources, COUNT))).toMatchObject({ kind: 'source' });
     for (const i of NAMES.keys()) expect(await readNumber(sources, i)).toBe(i);
     await sources.close();

@@ -64,7 +64,7 @@ const outcome: Outcome = {
   report: {
     version: 1,
     options: plan.options,
-    backend: { name: 'cpu', description: 'a test', jobsOnCpu: 0 },
+    backend: { name: 'cpu', description: 'a test', threads: 1, jobsOnCpu: 0 },
     files: plan.files,
     tensors: [],
     aliases: {},

@@ -1,12 +1,12 @@
 /**
- * Errors across the worker boundary, as data. comlink alone would keep only the message; here an `UnshardError` arrives
+ * Errors from one thread to another, as data. comlink alone would keep only the message; here an `UnshardError` arrives
  * as an `UnshardError` and a cancel as an `AbortError`.
  *
  * @module
  */
 
 import { type TransferHandler, transferHandlers } from 'comlink';
-import { type ErrorDetail, isAbort, messageOf, UnshardError } from '../base/errors.js';
+import { type ErrorDetail, isAbort, messageOf, UnshardError } from '../../base/errors.js';
 
 /** What crosses for an error. */
 export type WireError =

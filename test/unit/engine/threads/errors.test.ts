@@ -1,7 +1,7 @@
 import { expose, proxy, wrap } from 'comlink';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type ErrorDetail, type ErrorKind, isAbort, UnshardError } from '../../../src/base/errors.js';
-import { fromWire, registerErrorHandler, toWire } from '../../../src/worker/errors.js';
+import { type ErrorDetail, type ErrorKind, isAbort, UnshardError } from '../../../../src/base/errors.js';
+import { fromWire, registerErrorHandler, toWire } from '../../../../src/engine/threads/errors.js';
 
 const ends: (() => void)[] = [];
 

@@ -1,0 +1,144 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { crc32 } from '../../../../src/base/crc32.js';
+import { cpuBackend } from '../../../../src/engine/cpu.js';
+import { run } from '../../../../src/engine/run.js';
+import { serveTiles } from '../../../../src/engine/threads/serve.js';
+import { startThreads, type Thread, type Threads, threadsFor } from '../../../../src/engine/threads/threads.js';
+import { memoryOutput, memoryTree } from '../../../../src/io/memory.js';
+import type { FileTree } from '../../../../src/io/types.js';
+import { plan } from '../../../../src/plan/make.js';
+import type { PlanOptions } from '../../../../src/plan/plan.js';
+import { rejectionOf } from '../../../helpers/errors.js';
+import { inventoryOf, masterOf } from '../../../helpers/inventory.js';
+import { patternBytes } from '../../../helpers/pattern.js';
+
+const SIZE = 210_000;
+const FILES = { 'rank0.pt': patternBytes(0, SIZE) };
+const TREE = memoryTree(FILES);
+const SOURCES = Object.keys(FILES).map((path) => ({ path, size: SIZE, modified: 0 }));
+const CRCS = Object.values(FILES).map((bytes, source) => ({ source, offset: 0, length: SIZE, crc32: crc32(bytes) }));
+const TENSORS = Array.from({ length: 12 }, (_, i) => masterOf(`w${i}`, 4000 + i, i * 17_000));
+const INVENTORY = inventoryOf(TENSORS, { sources: SOURCES, crcs: CRCS });
+
+/** A folder whose files other threads find by their paths. */
+const placed: FileTree = {
+  ...TREE,
+  open: async (path) => ({ ...(await TREE.open(path)), place: path }),
+};
+
+/** A thread that is none: its messages pass through a channel of this one. */
+function channelThread(ended: Promise<never> = new Promise(() => {})): Thread {
+  const { port1, port2 } = new MessageChannel();
+  serveTiles((path, place) => {
+    expect(place).toBe(path);
+    return TREE.open(path);
+  }, port2);
+  return {
+    endpoint: port1,
+    ended,
+    terminate() {
+      port1.close();
+      port2.close();
+    },
+  };
+}
+
+function threadsOf(count: number, spawn: () => Thread = channelThread): Threads {
+  const threads = startThreads(count, spawn);
+  onTestFinished(() => threads.close());
+  return threads;
+}
+
+async function convert(
+  options: PlanOptions,
+  more: Partial<Parameters<typeof run>[1]> = {},
+  inventory: typeof INVENTORY = INVENTORY,
+) {
+  const output = memoryOutput();
+  const made = plan(inventory, { overflow: 'inf', maxShardSize: 50_000, ...options });
+  const report = await run(made, { input: placed, output, ...more });
+  return { report, files: output.files };
+}
+
+describe('threads', () => {
+  test.each([
+    { count: 1, options: {} },
+    { count: 2, options: { dtype: 'bf16' } },
+    { count: 3, options: { dtype: 'fp16', maxShardSize: 9_000_000 } },
+    { count: 2, options: { dtype: 'fp16', format: 'bin' } },
+  ] as const)('write the bytes and the report of one ($count, $options)', async ({ count, options }) => {
+    const expected = await convert(options);
+    const { report, files } = await convert(options, { threads: threadsOf(count) });
+    expect(files).toEqual(expected.files);
+    expect(expected.report.backend.threads).toBe(1);
+    const { backend, seconds: _, ...same } = expected.report;
+    expect(report).toMatchObject({ ...same, backend: { ...backend, threads: count } });
+    expect(report.checks.find(({ id }) => id === 'input-crc32')?.status).toBe('passed');
+  });
+
+  test('are taken up by one run after another', async () => {
+    const threads = threadsOf(2);
+    const [first, second] = [await convert({}, { threads }), await convert({ dtype: 'bf16' }, { threads })];
+    expect(first.files).toEqual((await convert({})).files);
+    expect(second.files).toEqual((await convert({ dtype: 'bf16' })).files);
+  });
+
+  test('find what does not match the recorded CRC-32, and nothing is left', async () => {
+    const damaged = inventoryOf(TENSORS, { sources: SOURCES, crcs: CRCS.map((crc) => ({ ...crc, crc32: 1 })) });
+    const output = memoryOutput();
+    const failure = await rejectionOf(convert({}, { threads: threadsOf(2), output }, damaged));
+    expect(failure).toMatchObject({ code: 'crc-mismatch', facts: { file: 'rank0.pt' } });
+    expect([...output.files]).toEqual([]);
+  });
+
+  test('tell with all numbers what they cannot read', async () => {
+    const wrongSize = SOURCES.map((source) => ({ ...source, size: SIZE + 1 }));
+    const changed = inventoryOf(TENSORS, { sources: wrongSize, crcs: [] });
+    const failure = await rejectionOf(convert({}, { threads: threadsOf(2) }, changed));
+    expect(failure).toMatchObject({ code: 'source-changed', facts: { expected: SIZE + 1, found: SIZE } });
+  });
+
+  test('stop when the run is cancelled, and nothing is left', async () => {
+    const cancel = new AbortController();
+    const output = memoryOutput();
+    const onProgress = () => cancel.abort(new Error('enough'));
+    const ended = convert({}, { threads: threadsOf(2), output, signal: cancel.signal, onProgress });
+    await expect(ended).rejects.toThrow('enough');
+    expect([...output.files]).toEqual([]);
+  });
+
+  test('that come to an end by themselves end the run', async () => {
+    const ended = Promise.reject<never>(new Error('out of memory'));
+    ended.catch(() => {});
+    const output = memoryOutput();
+    const dying = () => ({ ...channelThread(ended), endpoint: new MessageChannel().port1 });
+    await expect(convert({}, { threads: threadsOf(1, dying), output })).rejects.toThrow('out of memory');
+    expect([...output.files]).toEqual([]);
+  });
+
+  test('are left alone where a file can be read on one thread only', async () => {
+    const { report, files } = await convert({}, { threads: threadsOf(2), input: TREE });
+    expect(report.backend.threads).toBe(1);
+    expect(files).toEqual((await convert({})).files);
+  });
+
+  test('are left alone where a GPU converts', async () => {
+    const gpu = { ...cpuBackend(), name: 'gpu' } as const;
+    const { report } = await convert({ dtype: 'bf16' }, { threads: threadsOf(2), backend: gpu });
+    expect(report.backend).toMatchObject({ name: 'gpu', threads: 1 });
+  });
+});
+
+describe('the number of threads', () => {
+  const sources = [{ path: 'rank0.pt', size: 2e9, modified: 0 }];
+  const made = (bytes: number) => plan(inventoryOf([masterOf('w', bytes / 4, 0)], { sources }));
+
+  test.each([
+    ['none for a small run', 1e6, 8, 0],
+    ['none on one core', 1e9, 1, 0],
+    ['one for each core', 1e9, 2, 2],
+    ['four at most', 1e9, 64, 4],
+  ])('is %s', (_, bytes, cores, count) => {
+    expect(threadsFor(made(bytes), cores)).toBe(count);
+  });
+});
