@@ -1,6 +1,6 @@
 /**
- * The backend that converts on the calling thread. Here is only the gathering: pieces are put into blocks, one after
- * another, and a block is converted by the kernels of `numeric/`, in their memory.
+ * The backend that converts on the calling thread. Here is only the gathering: short pieces are put into blocks, one
+ * after another; blocks and long pieces are converted by the kernels of `numeric/`.
  *
  * @module
  */
@@ -42,18 +42,12 @@ export function cpuBackend({ kernel }: CpuOptions = {}): Backend {
 /** Statistics of elements that are copied as they are. The bytes may have any alignment. */
 export function scanBytes(dtype: FloatDType, bytes: Uint8Array, { kernel }: CpuOptions = {}): ConvertStats {
   const kernels = kernelsOf(kernel);
-  const count = kernels.scanner(dtype);
   const stats = emptyStats();
-  const blockBytes = BLOCK_ELEMENTS * bytesOf(dtype);
-  for (let at = 0; at < bytes.byteLength; at += blockBytes) {
-    const block = bytes.subarray(at, at + blockBytes);
-    kernels.input.set(block);
-    count(block.byteLength, stats);
-  }
+  kernels.scanner(dtype)(bytes, stats);
   return stats;
 }
 
-// Kept for the thread, since a memory of WebAssembly takes gigabytes of addresses.
+// Kept for the thread, with the memory they reserve.
 const simd = once(simdKernels);
 const script = once(scriptKernels);
 
@@ -66,33 +60,37 @@ function kernelsOf(kernel: CpuKernel | undefined): Kernels {
 /** Up to this length a loop is faster than making a view to copy from. */
 const LOOP_BYTES = 64;
 
-function convertOnCpu({ converter, input: block }: Kernels, job: ConvertJob): ConvertStats[] {
+/** Pieces of fewer elements are gathered; of more, a call for each costs less than their copy. */
+const GATHER_BELOW = 2048;
+
+function convertOnCpu({ converter, block }: Kernels, job: ConvertJob): ConvertStats[] {
   checkJob(job);
   const stats = Array.from({ length: job.slots }, emptyStats);
   const convert = converter(job.from, job.to, job.overflow);
-  const elementBytes = bytesOf(job.from);
-  const blockBytes = BLOCK_ELEMENTS * elementBytes;
+  const [fromBytes, toBytes] = [bytesOf(job.from), bytesOf(job.to)];
+  const blockBytes = BLOCK_ELEMENTS * fromBytes;
   let filled = 0;
   let filledSlot = 0;
   let written = 0;
+  const convertTo = (input: Uint8Array, slot: number): void => {
+    const length = (input.byteLength / fromBytes) * toBytes;
+    convert(input, job.output.subarray(written, written + length), stats[slot] as ConvertStats);
+    written += length;
+  };
   const flush = (): void => {
-    if (filled === 0) return;
-    const results = convert(filled, stats[filledSlot] as ConvertStats);
-    job.output.set(results, written);
-    written += results.byteLength;
+    if (filled > 0) convertTo(block.subarray(0, filled), filledSlot);
     filled = 0;
   };
   for (const { input, count, slot } of job.pieces) {
-    if (slot !== filledSlot) flush();
-    filledSlot = slot;
-    const end = input + count * elementBytes;
-    for (let at = input; at < end; ) {
-      const length = Math.min(end - at, blockBytes - filled);
-      copyBytes(job.input, at, block, filled, length);
-      at += length;
-      filled += length;
-      if (filled === blockBytes) flush();
+    const length = count * fromBytes;
+    if (slot !== filledSlot || count >= GATHER_BELOW || filled + length > blockBytes) flush();
+    if (count >= GATHER_BELOW) {
+      convertTo(job.input.subarray(input, input + length), slot);
+      continue;
     }
+    copyBytes(job.input, input, block, filled, length);
+    filled += length;
+    filledSlot = slot;
   }
   flush();
   return stats;

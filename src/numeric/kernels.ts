@@ -1,42 +1,33 @@
 /**
- * What converts and counts elements in blocks, in a memory of its own: the seam between gathering elements and
- * computing with them.
+ * What converts and counts elements at any alignment: the seam between gathering elements and computing with them.
  *
  *     const convert = kernels.converter('F32', 'F16', 'inf');
- *     kernels.input.set(bytes);
- *     output.set(convert(bytes.byteLength, stats));
- *
- * There is one memory for all: a block is put there, converted and taken away before the next.
+ *     convert(input, output, stats);
  *
  * @module
  */
 
 import type { FloatDType, TargetDType } from '../base/dtype.js';
-import type { ConvertStats } from './stats.js';
+import type { Convert } from './convert.js';
+import type { Scan } from './scan.js';
 
-/** Elements of a block: 256 KiB of fp32, so that it stays in the second cache from its gathering to its result. */
+/** Elements that are taken at once: 256 KiB of fp32, so that they stay in the second cache from one step to the next. */
 export const BLOCK_ELEMENTS = 65_536;
 
-/** One implementation of all conversions. All give the same bytes and the same statistics. */
+/**
+ * One implementation of all conversions. All give the same bytes and the same statistics. Input and output may have any
+ * alignment; where they lie in the memory of the kernels (`reserveBytes`) they are not copied.
+ */
 export interface Kernels {
   /** What runs, for people. */
   readonly description: string;
-  /** Where the elements of a block are put, `BLOCK_ELEMENTS` of any dtype. What was put there is used up by one call. */
-  readonly input: Uint8Array;
+  /** Room for `BLOCK_ELEMENTS` of any dtype, to gather them in. It is nobody's between two calls. */
+  readonly block: Uint8Array;
   /**
    * What converts `from` to another dtype. With `clamp`, a finite value beyond the range becomes the largest finite
    * value of its sign; infinities stay.
    */
-  converter(from: FloatDType, to: TargetDType, overflow: 'inf' | 'clamp'): BlockConverter;
+  converter(from: FloatDType, to: TargetDType, overflow: 'inf' | 'clamp'): Convert;
   /** What counts over elements that are copied. */
-  scanner(dtype: FloatDType): BlockScanner;
+  scanner(dtype: FloatDType): Scan;
 }
-
-/**
- * Converts the first `length` bytes of the input, whole elements, and adds their statistics to `stats`. The results are
- * good until the next block.
- */
-export type BlockConverter = (length: number, stats: ConvertStats) => Uint8Array;
-
-/** Adds the statistics of the first `length` bytes of the input, whole elements, to `stats`. */
-export type BlockScanner = (length: number, stats: ConvertStats) => void;

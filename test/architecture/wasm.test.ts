@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import wabt from 'wabt';
+import { describe, expect, test } from 'vitest';
 import { ROOT } from './modules.js';
+import { assemble, expandMacros } from './wat.js';
 
 const SOURCES = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.wat'))
@@ -14,7 +14,7 @@ test.each(SOURCES)('the module of %s has the bytes of its source', async (path) 
   const name = source.replace('.wat', '').replaceAll('-', '_').toUpperCase();
   const text = `/** \`${source}\`, assembled by \`npm run wasm\`: the bytes of the module in base64. */
 export const ${name}_MODULE =
-  '${Buffer.from(await assemble(path)).toString('base64')}';
+  '${Buffer.from(await assemble(path, readFileSync(join(ROOT, path), 'utf8'))).toString('base64')}';
 `;
   await expect(text).toMatchFileSnapshot(join(ROOT, path.replace('.wat', '-module.ts')));
 });
@@ -23,12 +23,18 @@ test('there are sources', () => {
   expect(SOURCES).toContain('src/numeric/simd.wat');
 });
 
-// SIMD of a fixed width gives the same bits everywhere; relaxed SIMD does not, and threads need headers of the host.
-const FEATURES = { simd: true, relaxed_simd: false, threads: false };
+describe('macros', () => {
+  test('are put where they are named, those before them within them', () => {
+    const text = '(macro ONE (a (b))) (macro TWO-TWO (ONE) (c)) ;; (NONE)\n(f (TWO-TWO) (ONE))';
+    expect(expandMacros(text).replace(/\s+/g, ' ').trim()).toBe('(f (a (b)) (c) (a (b)))');
+  });
 
-async function assemble(path: string): Promise<Uint8Array> {
-  const { parseWat } = await wabt();
-  const module = parseWat(path, readFileSync(join(ROOT, path), 'utf8'), FEATURES);
-  module.validate();
-  return module.toBinary({}).buffer;
-}
+  test.each([
+    ['(f (ONE))', 'no macro ONE'],
+    ['(f (ONE)) (macro ONE (a))', 'no macro ONE'],
+    ['(macro ONE (a)) (macro ONE (b))', 'two macros ONE'],
+    ['(macro ONE (a)', 'not closed'],
+  ])('%s is refused', (text, message) => {
+    expect(() => expandMacros(text)).toThrow(message);
+  });
+});

@@ -4,9 +4,10 @@
  * @module
  */
 
-import { bytesOf, type FloatDType, type TargetDType } from '../../src/base/dtype.js';
+import type { FloatDType, TargetDType } from '../../src/base/dtype.js';
+import { addressOf, releaseBytes, reserveBytes } from '../../src/base/kernel-memory.js';
 import { type Convert, converter } from '../../src/numeric/convert.js';
-import { BLOCK_ELEMENTS, type Kernels } from '../../src/numeric/kernels.js';
+import type { Kernels } from '../../src/numeric/kernels.js';
 import { type Scan, scan } from '../../src/numeric/scan.js';
 import { scriptKernels } from '../../src/numeric/script.js';
 import { simdKernels } from '../../src/numeric/simd.js';
@@ -22,45 +23,59 @@ export interface Implementation {
 export function simdImplementation(): Implementation {
   const kernels = simdKernels();
   if (!kernels) throw new Error('this machine has no WebAssembly SIMD');
-  return inBlocks(kernels);
+  return implementationOf(kernels);
 }
 
 /** The specification first. */
 export const IMPLEMENTATIONS: readonly Implementation[] = [
   { name: 'the specification', converter, scan },
-  inBlocks(scriptKernels()),
+  implementationOf(scriptKernels()),
   simdImplementation(),
+  inKernelMemory(simdImplementation()),
 ];
 
-/** What lies behind a block: elements that would be counted as NaNs. */
-const BEHIND = new Uint8Array(64).fill(0xff);
+function implementationOf({ description, converter, scanner }: Kernels): Implementation {
+  return { name: description, converter, scan: scanner };
+}
 
-function inBlocks(kernels: Kernels): Implementation {
-  const eachBlock = (input: Uint8Array, elementBytes: number, take: (length: number) => void): void => {
-    const blockBytes = BLOCK_ELEMENTS * elementBytes;
-    for (let at = 0; at < input.byteLength; at += blockBytes) {
-      const block = input.subarray(at, at + blockBytes);
-      kernels.input.set(BEHIND.subarray(0, kernels.input.length - block.length), block.length);
-      kernels.input.set(block);
-      take(block.length);
+/**
+ * The same, with all bytes in the memory of the kernels, where nothing is copied. They lie there at odd addresses, between
+ * others that would be counted as NaNs and must not be written over.
+ */
+export function inKernelMemory({ name, converter, scan: scanner }: Implementation): Implementation {
+  const around = 67;
+  const place = (bytes: Uint8Array, use: (placed: Uint8Array) => void): Uint8Array => {
+    const reserved = reserveBytes(bytes.length + 2 * around).fill(0xff);
+    if (addressOf(reserved) === undefined) throw new Error('there is no room in the memory of the kernels');
+    const placed = reserved.subarray(around, around + bytes.length);
+    placed.set(bytes);
+    try {
+      use(placed);
+      const beyond = [...reserved.subarray(0, around), ...reserved.subarray(around + bytes.length)];
+      if (beyond.some((byte) => byte !== 0xff)) throw new Error('bytes beyond the output were written to');
+      return placed.slice();
+    } finally {
+      releaseBytes(reserved);
     }
   };
   return {
-    name: kernels.description,
+    name: `${name}, in its memory`,
     converter(from, to, overflow) {
-      const convert = kernels.converter(from, to, overflow);
+      const convert = converter(from, to, overflow);
       return (input, output, stats) => {
-        let written = 0;
-        eachBlock(input, bytesOf(from), (length) => {
-          const results = convert(length, stats);
-          output.set(results, written);
-          written += results.length;
+        const kept = place(input, (source) => {
+          output.set(place(output, (target) => convert(source, target, stats)));
         });
+        if (differs(kept, input)) throw new Error('the input was written to');
       };
     },
     scan(dtype) {
-      const count = kernels.scanner(dtype);
-      return (input, stats) => eachBlock(input, bytesOf(dtype), (length) => count(length, stats));
+      const count = scanner(dtype);
+      return (input, stats) => void place(input, (source) => count(source, stats));
     },
   };
+}
+
+function differs(a: Uint8Array, b: Uint8Array): boolean {
+  return a.some((byte, i) => byte !== b[i]);
 }

@@ -2,47 +2,23 @@ import { describe, expect, test } from 'vitest';
 import { bytesOf } from '../../../src/base/dtype.js';
 import { convertBytes } from '../../../src/numeric/convert.js';
 import { emptyStats } from '../../../src/numeric/stats.js';
-import { F32_CASES, F64_CASES } from '../../helpers/float-cases.js';
+import { testConversions } from '../../helpers/conversion-tests.js';
 import {
-  allHalves,
-  canonicalizeNaNs,
   concat,
   firstDifference,
   mixedBytes,
-  namedBytes,
   PAIRS,
   randomBytes,
-  sha256,
   statsFrom,
-  TABLES,
   valuesOf,
 } from '../../helpers/float-vectors.js';
 import { IMPLEMENTATIONS } from '../../helpers/kernels.js';
 
 describe.each(IMPLEMENTATIONS)('$name', ({ converter }) => {
-  test.each(TABLES)('the table of %s to %s is that of torch', async (from, to, wanted) => {
-    const output = new Uint8Array(0x10000 * bytesOf(to));
-    converter(from, to, 'inf')(allHalves(), output, emptyStats());
-    canonicalizeNaNs(to, output);
-    expect(await sha256(output)).toBe(wanted);
-  });
-
-  describe('the named cases', () => {
-    const halves = (key: 'f16' | 'bf16', cases: readonly Record<'f16' | 'bf16', number>[]) =>
-      new Uint8Array(Uint16Array.from(cases.flatMap((found) => [found[key], found[key] | 0x8000])).buffer);
-    const words = new Uint8Array(Uint32Array.from(F64_CASES.flatMap(({ f32 }) => [f32, f32 | 0x80000000])).buffer);
-
-    test.each([
-      { from: 'F32', to: 'F16', wanted: halves('f16', F32_CASES) },
-      { from: 'F32', to: 'BF16', wanted: halves('bf16', F32_CASES) },
-      { from: 'F64', to: 'F32', wanted: words },
-      { from: 'F64', to: 'F16', wanted: halves('f16', F64_CASES) },
-      { from: 'F64', to: 'BF16', wanted: halves('bf16', F64_CASES) },
-    ] as const)('of $from to $to', ({ from, to, wanted }) => {
-      const output = new Uint8Array(wanted.byteLength);
-      converter(from, to, 'inf')(namedBytes(from), output, emptyStats());
-      expect(firstDifference(output, wanted, to)).toBeUndefined();
-    });
+  testConversions(async ({ from, to, overflow, input, output }) => {
+    const stats = emptyStats();
+    converter(from, to, overflow)(input, output, stats);
+    return [stats];
   });
 
   test.each(PAIRS)('%s to %s counts what became of the values', (from, to) => {

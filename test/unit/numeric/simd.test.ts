@@ -1,9 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { bytesOf, type FloatDType, type TargetDType } from '../../../src/base/dtype.js';
 import { converter } from '../../../src/numeric/convert.js';
 import { scan } from '../../../src/numeric/scan.js';
 import { emptyStats } from '../../../src/numeric/stats.js';
-import { firstDifference, mixedBytes, PAIRS, randomBytes } from '../../helpers/float-vectors.js';
+import { allHalves, firstDifference, mixedBytes, namedBytes, PAIRS, randomBytes } from '../../helpers/float-vectors.js';
 import { simdImplementation } from '../../helpers/kernels.js';
 
 const simd = simdImplementation();
@@ -48,9 +49,58 @@ describe('WebAssembly equals the specification', () => {
   });
 });
 
+describe('an element that is alone in its block', () => {
+  test.each([
+    ['F16', 'F32'],
+    ['F16', 'BF16'],
+    ['BF16', 'F32'],
+    ['BF16', 'F16'],
+  ] as const)('of %s to %s, every one of 16 bits', (from, to) => {
+    expectEachAlone(from, to, allHalves());
+  });
+
+  test.each([
+    ['F32', 'F16'],
+    ['F32', 'BF16'],
+    ['F64', 'F32'],
+    ['F64', 'F16'],
+    ['F64', 'BF16'],
+  ] as const)('of %s to %s, the named cases', (from, to) => {
+    expectEachAlone(from, to, namedBytes(from));
+  });
+
+  test.each(['F16', 'BF16', 'F32', 'F64'] as const)('of %s, counted', (dtype) => {
+    const [count, countAsSpecified] = [simd.scan(dtype), scan(dtype)];
+    for (const element of elementsOf(dtype, namedBytes(dtype))) {
+      const [found, wanted] = [emptyStats(), emptyStats()];
+      count(element, found);
+      countAsSpecified(element, wanted);
+      if (!isDeepStrictEqual(found, wanted)) expect({ element, found }).toEqual({ element, found: wanted });
+    }
+  });
+});
+
 test('a copy is refused', () => {
   expect(() => simd.converter('BF16', 'BF16', 'inf')).toThrow('BF16 to BF16 is a copy');
 });
+
+/** Its limits alone decide whether a block is counted: beside others they could be missed. */
+function expectEachAlone(from: FloatDType, to: TargetDType, input: Uint8Array): void {
+  const [convert, convertAsSpecified] = [simd.converter(from, to, 'inf'), converter(from, to, 'inf')];
+  const [output, wantedOutput] = [new Uint8Array(bytesOf(to)), new Uint8Array(bytesOf(to))];
+  for (const element of elementsOf(from, input)) {
+    const [found, wanted] = [emptyStats(), emptyStats()];
+    convert(element, output, found);
+    convertAsSpecified(element, wantedOutput, wanted);
+    if (isDeepStrictEqual([found, output], [wanted, wantedOutput])) continue;
+    expect({ element, output, found }).toEqual({ element, output: wantedOutput, found: wanted });
+  }
+}
+
+function* elementsOf(dtype: FloatDType, bytes: Uint8Array): Generator<Uint8Array> {
+  const size = bytesOf(dtype);
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
 
 /**
  * fp64 of every exponent and both signs. Their mantissas are a single bit and its neighbours, these below a bit that is
