@@ -101,3 +101,8 @@ function cut(name: string, attribute: string): [before: string, after?: string] 
   const at = name.indexOf(`.${attribute}.`);
   return at < 0 ? [name] : [name.slice(0, at), name.slice(at + attribute.length + 2)];
 }
+
+/** True for a key of a file that PEFT saves an adapter to: the adapter's name is taken out of it. */
+export function isSavedKey(key: string): boolean {
+  return key.startsWith(MODEL_PREFIX) && /\.(?:lora_A\.weight|lora_embedding_A)$/.test(key);
+}

@@ -13,7 +13,12 @@ export type Command =
   | { readonly kind: 'help' }
   | { readonly kind: 'version' }
   | ({ readonly kind: 'inspect'; readonly checkpoint: string } & Common)
-  | ({ readonly kind: 'verify'; readonly checkpoint: string; readonly weights: string } & Common)
+  | ({
+      readonly kind: 'verify';
+      readonly checkpoint: string;
+      readonly weights: string;
+      readonly plan: PlanOptions;
+    } & Common)
   | ({
       readonly kind: 'convert';
       readonly checkpoint: string;
@@ -42,7 +47,8 @@ export interface Common {
 /** The text of `--help`. */
 export const HELP = `Usage: unshard CHECKPOINT OUT [options]   write the weights of a DeepSpeed checkpoint
        unshard CHECKPOINT                 show what is in it
-       unshard verify CHECKPOINT WEIGHTS  compare weights, written by anyone, with it
+       unshard verify CHECKPOINT WEIGHTS  compare weights, written by anyone, with it; options that choose and name
+                                          tensors, or merge an adapter, say how they were written
 
 CHECKPOINT is the folder that holds global_stepN, or global_stepN itself.
 OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bin file, an index of several, or a folder.
@@ -103,7 +109,7 @@ export function parseCommand(args: readonly string[]): Command {
   if (verifies) {
     if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
     if (values.partial) throw usage('options-contradict', '--partial is not for verify: it compares with masters.');
-    return { kind: 'verify', checkpoint, weights: out, ...common };
+    return { kind: 'verify', checkpoint, weights: out, plan: planOptions(values), ...common };
   }
   if (out === undefined) return { kind: 'inspect', checkpoint, ...common };
   return {

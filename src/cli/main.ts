@@ -94,6 +94,7 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>): Pro
   try {
     const onProgress = ({ compared, total }: VerifyProgress) => progress.update(compared, total, 'compared');
     const report = await verify(tree, weights, {
+      ...command.plan,
       ...tag,
       ...command.reading,
       ...file,

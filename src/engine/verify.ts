@@ -8,14 +8,16 @@
 import { bytesOf, type DType, roundsTo } from '../base/dtype.js';
 import { numelOf } from '../base/shape.js';
 import { inspect, problemError } from '../checkpoints/inspect.js';
-import type { CheckReport, Inventory, TensorEntry } from '../checkpoints/inventory.js';
+import type { CheckReport, Inventory } from '../checkpoints/inventory.js';
 import type { InspectOptions } from '../checkpoints/options.js';
+import { isSavedKey } from '../checkpoints/peft-names.js';
 import { readWeightSet, type WeightSet } from '../checkpoints/weight-set.js';
 import type { StoredTensor } from '../checkpoints/weights.js';
 import type { FileTree } from '../io/types.js';
 import { usedCrcs } from '../plan/crcs.js';
 import { resolveOptions } from '../plan/options.js';
-import type { OutputFile, Plan, PlannedTensor } from '../plan/plan.js';
+import type { OutputFile, Plan, PlannedTensor, PlanOptions, ResolvedOptions } from '../plan/plan.js';
+import { type Selection, selectTensors } from '../plan/select.js';
 import { CrcAudit } from './audit.js';
 import type { Backend } from './backend.js';
 import { cpuBackend } from './cpu.js';
@@ -25,8 +27,25 @@ import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { PlanSources } from './sources.js';
 import { tilesOf } from './tiles.js';
 
-/** Options of `verify`. */
-export interface VerifyOptions extends Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank'> {
+/** Options of a conversion that say which tensors it writes, and under which names. */
+const SELECTING = [
+  'output',
+  'adapterName',
+  'include',
+  'exclude',
+  'excludeFrozen',
+  'trainableOnly',
+  'stripPrefix',
+  'trimVocab',
+] as const satisfies readonly (keyof PlanOptions)[];
+
+/**
+ * Options of `verify`. Those of a conversion say what the weights are said to be; by default all tensors under their own
+ * names, or the adapter where the file is one as PEFT saves it.
+ */
+export interface VerifyOptions
+  extends Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank'>,
+    Pick<PlanOptions, (typeof SELECTING)[number]> {
   /** The file of weights, or the index of several, where the folder holds more than one. */
   readonly file?: string;
   /** What rounds. Default: the CPU. It stays open: the caller closes it. */
@@ -107,8 +126,9 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   const problem = problemError(inventory);
   if (problem) throw problem;
   const weights = await readWeightSet(output, file, inventory.sources.length, signal);
-  const pairs = pairsOf(inventory, weights);
-  const plan = comparisonPlan(inventory, weights, pairs.compared);
+  const resolved = selectingOptions(options, weights);
+  const pairs = pairsOf(selectTensors(inventory, resolved), weights);
+  const plan = comparisonPlan(inventory, weights, pairs.compared, resolved);
   const context: FillContext = {
     plan,
     sources: new PlanSources(
@@ -146,10 +166,26 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   }
 }
 
+/** What a conversion to these weights would have been asked for, each tensor at the dtype that is stored. */
+function selectingOptions(options: VerifyOptions, weights: WeightSet): ResolvedOptions {
+  const chosen = Object.fromEntries(SELECTING.map((key) => [key, options[key]]));
+  const isAdapter = [...weights.tensors.keys()].some(isSavedKey);
+  return resolveOptions({
+    ...(isAdapter ? { output: 'adapter' } : {}),
+    ...defined(chosen),
+    dtype: 'keep',
+    overflow: 'inf',
+  });
+}
+
+function defined(options: PlanOptions): PlanOptions {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}
+
 /** A tensor of the checkpoint and one of the weights whose bits can be compared. */
 interface Pair {
   readonly name: string;
-  readonly entry: TensorEntry;
+  readonly planned: PlannedTensor;
   readonly weight: StoredTensor;
 }
 
@@ -162,23 +198,21 @@ interface Pairs {
 }
 
 /** Which tensors can be compared. Of tied names each that is there is compared with the bits of their owner. */
-function pairsOf(inventory: Inventory, weights: WeightSet): Pairs {
+function pairsOf({ tensors, aliases }: Selection, weights: WeightSet): Pairs {
   const compared: Pair[] = [];
   const others: VerifiedTensor[] = [];
   const names: string[] = [];
   const tied = new Map<string, string[]>();
-  for (const [alias, owner] of Object.entries(inventory.aliases)) {
-    tied.set(owner, [...(tied.get(owner) ?? []), alias]);
-  }
-  for (const entry of inventory.tensors) {
-    const group = [entry.name, ...(tied.get(entry.name) ?? [])];
+  for (const [alias, owner] of Object.entries(aliases)) tied.set(owner, [...(tied.get(owner) ?? []), alias]);
+  for (const planned of tensors) {
+    const group = [planned.name, ...(tied.get(planned.name) ?? [])];
     const there = group.find((name) => weights.tensors.has(name));
     for (const name of group) {
       names.push(name);
       const weight = weights.tensors.get(name);
-      const fault = weight ? faultOf(name, entry, weight) : absent(name, entry, there);
+      const fault = weight ? faultOf(name, planned, weight) : absent(name, planned, there);
       if (fault) others.push(fault);
-      else if (weight) compared.push({ name, entry, weight });
+      else if (weight) compared.push({ name, planned, weight });
     }
   }
   const known = new Set(names);
@@ -190,38 +224,29 @@ function pairsOf(inventory: Inventory, weights: WeightSet): Pairs {
   return { compared, others, names };
 }
 
-function absent(name: string, { stored, shape }: TensorEntry, there: string | undefined): VerifiedTensor {
-  const { dtype } = stored;
+function absent(name: string, { from: dtype, shape }: PlannedTensor, there: string | undefined): VerifiedTensor {
   if (there === undefined) return { name, status: 'missing', dtype, shape };
   return { name, status: 'tied', dtype, shape, expected: there };
 }
 
-function faultOf(name: string, { shape, stored }: TensorEntry, weight: StoredTensor): VerifiedTensor | undefined {
+function faultOf(name: string, { shape, from }: PlannedTensor, weight: StoredTensor): VerifiedTensor | undefined {
   const found = { name, dtype: weight.dtype, shape: weight.shape };
   const [asked, is] = [`[${shape.join(', ')}]`, `[${weight.shape.join(', ')}]`];
   if (asked !== is) return { ...found, status: 'other-shape', expected: asked, found: is };
-  if (roundsTo(stored.dtype, weight.dtype)) return undefined;
-  return { ...found, status: 'other-dtype', expected: stored.dtype, found: weight.dtype };
+  if (roundsTo(from, weight.dtype)) return undefined;
+  return { ...found, status: 'other-dtype', expected: from, found: weight.dtype };
 }
 
 /** A plan that reads the checkpoint as if to write the weights, with what is there to be compared. It is never written. */
-function comparisonPlan(inventory: Inventory, weights: WeightSet, pairs: readonly Pair[]): Plan {
-  const tensors = pairs.map(({ name, entry, weight }): PlannedTensor => {
+function comparisonPlan(
+  inventory: Inventory,
+  weights: WeightSet,
+  pairs: readonly Pair[],
+  options: ResolvedOptions,
+): Plan {
+  const tensors = pairs.map(({ name, planned, weight }): PlannedTensor => {
     const { shape: _, ...bits } = weight;
-    const { dtype, pieces, flip } = entry.stored;
-    const compute = entry.meanOf ? { compute: { kind: 'mean', of: entry.meanOf } as const } : {};
-    return {
-      name,
-      shape: entry.shape,
-      origin: entry.origin,
-      from: dtype,
-      to: weight.dtype,
-      fromCopy: false,
-      ...(flip === undefined ? {} : { flip }),
-      pieces,
-      ...compute,
-      proofs: [{ check: 'weights', ...bits }],
-    };
+    return { ...planned, name, to: weight.dtype, proofs: [{ check: 'weights', ...bits }] };
   });
   const { partitions } = inventory;
   let byteLength = 0;
@@ -234,7 +259,7 @@ function comparisonPlan(inventory: Inventory, weights: WeightSet, pairs: readonl
   const elements = tensors.reduce((sum, { shape }) => sum + numelOf(shape), 0);
   return {
     version: 1,
-    options: resolveOptions({ dtype: 'keep', overflow: 'inf' }),
+    options,
     sources: [...inventory.sources, ...weights.files],
     partitions,
     crcs: usedCrcs([...inventory.crcs, ...weights.crcs], partitions, tensors),

@@ -60,6 +60,18 @@ describe('unshard verify', () => {
     expect(stdout).toMatch(/ {2}\+ {2}\S+ .* not in the checkpoint/);
   });
 
+  test('knows an adapter by its keys, and takes the options that other weights were written with', async () => {
+    const lora = 'lora-zero3-bf16-w2';
+    const [adapter, stripped] = [await temporaryFolder(), await temporaryFolder()];
+    await unshard(checkpointPath(lora), adapter, '--adapter-only', '--dtype', 'bf16');
+    const found = await unshard('verify', checkpointPath(lora), adapter);
+    expect({ code: found.code, count: found.stdout.match(/^ {2}= .*lora_/gm)?.length }).toEqual({ code: 0, count: 12 });
+    const options = ['--strip-prefix', 'base_model.model.', '--exclude', '*.lora_*'];
+    await unshard(checkpointPath(lora), stripped, ...options);
+    expect((await unshard('verify', checkpointPath(lora), stripped, ...options)).code).toBe(0);
+    expect((await unshard('verify', checkpointPath(lora), stripped)).code).toBe(6);
+  });
+
   test('refuses what it cannot compare', async () => {
     expect(await unshard('verify', checkpointPath(TIED))).toMatchObject({
       code: 2,

@@ -30,6 +30,21 @@ export function readSafetensors(bytes: Buffer): ReadFile {
   return { metadata, tensors: new Map(tensors) };
 }
 
+/** The tensors of a file with their bytes, read without any code of the project. */
+export function readTensors(file: Uint8Array): Record<string, WrittenTensor> {
+  const bytes = Buffer.from(file);
+  const length = Number(bytes.readBigUInt64LE(0));
+  const { __metadata__: _, ...entries } = JSON.parse(bytes.subarray(8, 8 + length).toString('utf8')) as Record<
+    string,
+    { dtype: string; shape: number[]; data_offsets: [number, number] }
+  >;
+  const tensors = Object.entries(entries).map(([name, { dtype, shape, data_offsets: range }]) => [
+    name,
+    { dtype, shape, bytes: Uint8Array.from(bytes.subarray(8 + length + range[0], 8 + length + range[1])) },
+  ]);
+  return Object.fromEntries(tensors) as Record<string, WrittenTensor>;
+}
+
 /** A tensor to be put into a file. */
 export interface WrittenTensor {
   readonly dtype: string;

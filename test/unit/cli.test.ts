@@ -102,6 +102,9 @@ describe('parseCommand', () => {
   test('takes further folders', () => {
     expect(parseCommand(['in', '--also', 'a', '--also', 'b'])).toMatchObject({ kind: 'inspect', also: ['a', 'b'] });
     expect(parseCommand(['verify', 'in', 'weights'])).toMatchObject({ kind: 'verify', also: [] });
+    expect(parseCommand(['verify', 'in', 'weights', '--merge-adapter', '--trim-vocab'])).toMatchObject({
+      plan: { output: 'merged', trimVocab: true },
+    });
   });
 
   test('takes the wish for a partial recovery, but not to compare with one', () => {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { inspect } from '../../../src/checkpoints/inspect.js';
 import { run } from '../../../src/engine/run.js';
-import { type VerifiedTensor, verify } from '../../../src/engine/verify.js';
+import { type VerifiedTensor, type VerifyOptions, verify } from '../../../src/engine/verify.js';
 import { memoryOutput, memoryTree } from '../../../src/io/memory.js';
 import { plan } from '../../../src/plan/make.js';
 import type { PlanOptions } from '../../../src/plan/plan.js';
@@ -13,9 +13,10 @@ import type { CheckpointSpec } from '../../helpers/deepspeed/spec.js';
 import { saveZip } from '../../helpers/deepspeed/torch-save.js';
 import { writeCheckpoint } from '../../helpers/deepspeed/write.js';
 import { rejectionOf } from '../../helpers/errors.js';
+import { checkpointFiles } from '../../helpers/fixtures.js';
 import { decodeFloats, encodeFloats, type NaiveFloat } from '../../helpers/naive-floats.js';
 import { recordingTree } from '../../helpers/recording-tree.js';
-import { type WrittenTensor, writeSafetensors } from '../../helpers/safetensors.js';
+import { readTensors, type WrittenTensor, writeSafetensors } from '../../helpers/safetensors.js';
 
 type Files = Readonly<Record<string, Uint8Array>>;
 
@@ -184,6 +185,89 @@ describe('weights that are not those of the checkpoint', () => {
     bytes[at + 5] = (bytes[at + 5] ?? 0) ^ 1;
     const detail = await rejectionOf(check({ 'pytorch_model.bin': bytes }));
     expect(detail).toMatchObject({ kind: 'bad-file', code: 'crc-mismatch', facts: { file: 'pytorch_model.bin' } });
+  });
+});
+
+describe('weights that a conversion changed', () => {
+  const LORA = 'lora-zero2-bf16-w2';
+  const config = { peft_type: 'LORA', r: 3, lora_alpha: 16, bias: 'none' };
+  const lora = {
+    ...checkpointFiles(LORA),
+    'adapter_config.json': new TextEncoder().encode(JSON.stringify(config)),
+  };
+
+  /** Compares a file of weights with the LoRA run. */
+  async function compared(bytes: Uint8Array, options: VerifyOptions = {}) {
+    const report = await verify(memoryTree(lora), memoryTree({ 'x.safetensors': bytes }), options);
+    expect(report.matches).toBe(faults(report.tensors).length === 0);
+    return report.tensors.map(({ name, status }) => `${status} ${name}`);
+  }
+
+  /** The adapter as the expected results of the run have it, under the keys of PEFT. */
+  async function adapterFile(): Promise<Record<string, WrittenTensor>> {
+    const whole = await convert(lora, {});
+    const all = readTensors(whole['model.safetensors'] ?? new Uint8Array());
+    const trained = Object.entries(all).filter(([name]) => name.includes('.lora_'));
+    return Object.fromEntries(trained.map(([name, tensor]) => [name.replace('.default.', '.'), tensor]));
+  }
+
+  test('an adapter as PEFT saves it is known by its keys', async () => {
+    const adapter = await adapterFile();
+    const found = await compared(writeSafetensors(adapter));
+    expect(found.toSorted()).toEqual(
+      Object.keys(adapter)
+        .map((name) => `match ${name}`)
+        .toSorted(),
+    );
+    expect(found).toHaveLength(12);
+    const [first = '', ...others] = Object.keys(adapter);
+    const odd = { ...adapter, [first]: { ...adapter[first], bytes: adapter[first]?.bytes.map((byte) => byte ^ 1) } };
+    const changed = await compared(writeSafetensors(odd as typeof adapter));
+    expect(changed.toSorted()).toEqual([`differs ${first}`, ...others.map((name) => `match ${name}`)].toSorted());
+  });
+
+  test.each([
+    ['the adapter', { output: 'adapter' }],
+    ['the merged model', { output: 'merged' }],
+    ['the adapter by its name', { output: 'adapter', adapterName: 'default' }],
+    ['what was trained', { trainableOnly: true }],
+    ['what was not frozen', { excludeFrozen: true }],
+    ['some names', { include: ['*.layers.0.*'], exclude: ['*.lora_A.*'] }],
+    ['names without a prefix', { stripPrefix: 'base_model.model.' }],
+  ] as const)('are compared as %s, in every dtype', async (_, options) => {
+    for (const dtype of ['fp32', 'bf16', 'fp16'] as const) {
+      const files = await convert(lora, { ...options, dtype });
+      const bytes = Object.entries(files).find(([path]) => path.endsWith('.safetensors'))?.[1] ?? new Uint8Array();
+      expect((await compared(bytes, options)).filter((line) => !/^(match|tied) /.test(line))).toEqual([]);
+      const [name = '', tensor] = Object.entries(readTensors(bytes))[0] ?? [];
+      if (!tensor) throw new Error('nothing was written');
+      const odd = { ...readTensors(bytes), [name]: { ...tensor, bytes: tensor.bytes.map((byte) => byte ^ 0x40) } };
+      expect((await compared(writeSafetensors(odd), options)).filter((line) => !/^(match|tied) /.test(line))).toEqual([
+        `differs ${name}`,
+      ]);
+    }
+  });
+
+  test('are not those of the checkpoint where that is not said', async () => {
+    const { 'model.safetensors': merged = new Uint8Array() } = await convert(lora, { output: 'merged' });
+    const statuses = new Set((await compared(merged)).map((line) => line.slice(0, line.indexOf(' '))));
+    expect(statuses).toEqual(new Set(['missing', 'extra']));
+  });
+
+  test('lack the rows beyond the vocabulary, where that is said', async () => {
+    const spec = small(2, { groups: [[{ name: 'model.embed_tokens.weight', shape: [5, 3] }]] });
+    const config = new TextEncoder().encode('{"vocab_size": 3}');
+    const input = { ...writeCheckpoint(spec).files, 'config.json': config };
+    const output = memoryTree(await convert(input, { trimVocab: true }));
+    expect((await verify(memoryTree(input), output, { trimVocab: true })).matches).toBe(true);
+    expect((await verify(memoryTree(input), output)).tensors).toMatchObject([
+      { status: 'other-shape', expected: '[5, 3]', found: '[3, 3]' },
+    ]);
+  });
+
+  test('are refused with options that do not belong together', async () => {
+    const detail = await rejectionOf(compared(writeSafetensors({}), { output: 'adapter', trimVocab: true }));
+    expect(detail).toMatchObject({ kind: 'usage', code: 'option-bad' });
   });
 });
 
