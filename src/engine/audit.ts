@@ -34,11 +34,14 @@ interface Range {
 /** Collects CRCs while a run reads. */
 export class CrcAudit {
   readonly #crcs: readonly RecordedCrc[];
+  readonly #extra: number;
   readonly #bySource = new Map<number, Range[]>();
   #runs: AuditRun[] = [];
 
-  constructor(crcs: readonly RecordedCrc[]) {
+  /** Of each range up to `extra` bytes that were not seen are read in the end. */
+  constructor(crcs: readonly RecordedCrc[], extra = MAX_EXTRA_BYTES) {
     this.#crcs = crcs;
+    this.#extra = extra;
     const ranges = crcs.map((crc, index) => ({ index, crc }));
     for (const range of ranges.toSorted((a, b) => a.crc.offset - b.crc.offset)) {
       const others = this.#bySource.get(range.crc.source);
@@ -87,7 +90,7 @@ export class CrcAudit {
     const runs = this.#crcs.map((): AuditRun[] => []);
     for (const run of this.#runs) runs[run.range]?.push(run);
     for (const [index, crc] of this.#crcs.entries()) {
-      const found = await joinRuns(crc, runs[index] ?? [], sources, signal);
+      const found = await joinRuns(crc, runs[index] ?? [], this.#extra, sources, signal);
       if (found === undefined) {
         skipped++;
         continue;
@@ -136,12 +139,13 @@ export async function assertUndamaged(
 async function joinRuns(
   range: RecordedCrc,
   runs: readonly AuditRun[],
+  extra: number,
   sources: PlanSources,
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
   const sorted = runs.toSorted((a, b) => a.start - b.start);
   const covered = sorted.reduce((sum, run) => sum + run.length, 0);
-  if (covered < range.length - MAX_EXTRA_BYTES) return undefined;
+  if (covered < range.length - extra) return undefined;
   let crc = 0;
   let at = 0;
   const readTo = async (end: number): Promise<void> => {
@@ -154,12 +158,12 @@ async function joinRuns(
   for (const run of sorted) {
     // A run that was read twice (a tied weight written under both names) counts once; one that overlaps is not usable.
     if (run.start + run.length <= at) continue;
-    if (run.start < at || run.start - at > MAX_EXTRA_BYTES) return undefined;
+    if (run.start < at || run.start - at > extra) return undefined;
     await readTo(run.start);
     crc = combineCrc32(crc, run.crc32, run.length);
     at += run.length;
   }
-  if (range.length - at > MAX_EXTRA_BYTES) return undefined;
+  if (range.length - at > extra) return undefined;
   await readTo(range.length);
   return crc;
 }

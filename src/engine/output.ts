@@ -12,9 +12,9 @@ import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
 import { readBack } from './read-back.js';
-import type { RunProgress } from './report.js';
+import type { FileReport, RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
-import type { WrittenRange } from './written.js';
+import { crcOfFile, type WrittenRange } from './written.js';
 import { withCrcs } from './zip-crcs.js';
 
 /** What a run's output needs to know. */
@@ -40,6 +40,8 @@ export class RunOutput {
   readonly #verify: boolean;
   readonly #open = new Map<number, Promise<OpenFile>>();
   readonly #finished: string[] = [];
+  /** CRC-32s of files that were verified, by path. */
+  readonly #crcs = new Map<string, number>();
   readonly #last: OpenFile[] = [];
   readonly #stop = new AbortController();
   readonly #signal: AbortSignal;
@@ -91,12 +93,25 @@ export class RunOutput {
     };
   }
 
-  /** Drops open files and removes finished ones. */
-  async removeAll(): Promise<void> {
+  /** The files that were written, in the order of the plan. */
+  reports(): FileReport[] {
+    return this.#plan.files.map(({ path, byteLength }) => {
+      const crc32 = this.#crcs.get(path);
+      return { path, byteLength, ...(crc32 === undefined ? {} : { crc32: crc32.toString(16).padStart(8, '0') }) };
+    });
+  }
+
+  /** Drops open files. Finished ones stay. */
+  async drop(): Promise<void> {
     this.#stop.abort();
     await this.#reading;
     const open = await Promise.allSettled(this.#open.values());
     await Promise.all(open.map((result) => (result.status === 'fulfilled' ? result.value.sink.abort() : undefined)));
+  }
+
+  /** Drops open files and removes finished ones. */
+  async removeAll(): Promise<void> {
+    await this.drop();
     await Promise.allSettled(this.#finished.map((path) => this.#options.output.remove(path)));
   }
 
@@ -137,6 +152,7 @@ export class RunOutput {
     try {
       this.#tell(file.plan, 0, 'check');
       await readBack(context, file.plan, file.written);
+      this.#crcs.set(file.plan.path, crcOfFile(file.plan.byteLength, file.written));
       this.#options.onFile?.(file.plan.path);
     } catch (error) {
       this.#failure = { error };

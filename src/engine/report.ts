@@ -60,12 +60,22 @@ export interface BackendReport {
   readonly choice?: BackendDecision;
 }
 
+/** A file that was written. */
+export interface FileReport {
+  readonly path: string;
+  readonly byteLength: number;
+  /** CRC-32 of the file in hex digits. Present where it was verified. */
+  readonly crc32?: string;
+}
+
 /** The result of a run. */
 export interface Report {
   readonly version: 1;
   readonly options: ResolvedOptions;
+  /** Of a run of one part: which, such as `3/8`. The report has its files and tensors alone. */
+  readonly part?: string;
   readonly backend: BackendReport;
-  readonly files: readonly { readonly path: string; readonly byteLength: number }[];
+  readonly files: readonly FileReport[];
   readonly tensors: readonly TensorReport[];
   readonly aliases: Readonly<Record<string, string>>;
   readonly skipped: readonly SkippedTensor[];
@@ -74,6 +84,6 @@ export interface Report {
   /** Bytes read from the checkpoint. */
   readonly bytesRead: number;
   readonly bytesWritten: number;
-  /** Wall time of the run. */
+  /** Wall time of the run. Of `finish`, that of all files added up. */
   readonly seconds: number;
 }

@@ -5,8 +5,7 @@
  * @module
  */
 
-import { isFloat } from '../base/dtype.js';
-import { assert, UnshardError } from '../base/errors.js';
+import { assert } from '../base/errors.js';
 import type { CheckReport } from '../checkpoints/inventory.js';
 import type { FileTree, OutputTree } from '../io/types.js';
 import { addStats, emptyStats } from '../numeric/stats.js';
@@ -16,13 +15,17 @@ import { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';
 import type { BackendDecision } from './calibrate.js';
 import { cpuBackend } from './cpu.js';
+import { refuseExisting } from './existing.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
 import { type Filler, localFiller } from './filler.js';
 import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
+import { reportOf } from './make-report.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
+import type { Part } from './parts.js';
+import { runPart } from './parts-run.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
-import type { BackendReport, Report, RunProgress, TensorReport } from './report.js';
+import type { BackendReport, Report, RunProgress } from './report.js';
 import { PlanSources } from './sources.js';
 import type { Threads } from './threads/threads.js';
 import { type Tile, tilesOf } from './tiles.js';
@@ -41,6 +44,14 @@ export interface RunOptions {
   readonly threads?: Threads;
   /** Replace files that are there already. Default false: they are an error. */
   readonly overwrite?: boolean;
+  /**
+   * Write the files of this part alone, and none of those that come after all others: `finish` does that when every part
+   * was run, on whatever machine and in whatever order. Files of this part that are there already, with proof beside them,
+   * stay as they are; what fails or is stopped can be run again, and keeps the files that are finished.
+   */
+  readonly part?: Part;
+  /** With `part`: read the files that are there already back, and write again those that are not what was written. Default false. */
+  readonly recheck?: boolean;
   /**
    * Compare what is read with the CRC-32s that the input files record, masters with their copies, and every finished
    * file, read back, with what was written. Default true.
@@ -74,20 +85,33 @@ const SWITCHED_OFF: readonly CheckReport[] = [
  *
  * @throws UnshardError of kind `sink` (`output-exists` where files are there already), `source`, `bad-file` (a CRC does not
  * match), `inconsistent` (a master is not its copy), `overflow`. Cancelling rejects with the signal's reason. In every
- * case the files of this run are removed.
+ * case the files of this run are removed; of a part, those that are not finished. Of a part also `part-bad` of kind `usage`,
+ * `parts-of-other-plan` of kind `sink`.
  */
-export async function run(asked: Plan, options: RunOptions): Promise<Report> {
+export async function run(plan: Plan, options: RunOptions): Promise<Report> {
+  return options.part ? runPart(plan, options.part, options, writeFiles) : writeFiles(plan, options);
+}
+
+/**
+ * Writes the files of a plan. With `audit` they are some files of a larger plan: what is read is noted there, and not
+ * compared with what the files record; and finished files stay when the rest fails.
+ */
+export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAudit): Promise<Report> {
   checkPlan(asked);
   const verify = options.verify ?? true;
   const plan = verify ? asked : withoutProofs(asked);
-  if (options.overwrite !== true) await refuseExisting(plan, options.output);
+  if (options.overwrite !== true)
+    await refuseExisting(
+      options.output,
+      plan.files.map(({ path }) => path),
+    );
   const started = performance.now();
   const backend = options.backend ?? cpuBackend();
   const waitedBefore = backend.waitedSeconds ?? 0;
   const context: FillContext = {
     plan,
     sources: new PlanSources((path) => options.input.open(path), plan.sources),
-    audit: verify ? new CrcAudit(plan.crcs) : undefined,
+    audit: verify ? (audit ?? new CrcAudit(plan.crcs)) : undefined,
     backend: new ConverterSwitch(backend),
     signal: options.signal,
   };
@@ -108,9 +132,12 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
       context.audit?.note(filled.audited);
       await output.write(tile, bytes, filled.written);
     });
-    const crcs = await context.audit?.finish(context.sources, plan.sources, options.signal);
+    // The threads are free for the next run while this one reads back.
+    await filler.close();
+    filler = undefined;
+    const crcs = audit ? undefined : await context.audit?.finish(context.sources, plan.sources, options.signal);
     options.signal?.throwIfAborted();
-    const proven = crcs ? [crcs, ...proofReports(plan)] : SWITCHED_OFF;
+    const proven = verify ? [...(crcs ? [crcs] : []), ...proofReports(plan)] : SWITCHED_OFF;
     const checks = [...plan.checks, ...proven, await output.closeLast()];
     const converted: BackendReport = {
       name: backend.name,
@@ -120,9 +147,10 @@ export async function run(asked: Plan, options: RunOptions): Promise<Report> {
       ...(backend.waitedSeconds === undefined ? {} : { waitedSeconds: backend.waitedSeconds - waitedBefore }),
       ...(options.choice ? { choice: options.choice } : {}),
     };
-    return reportOf(plan, converted, stats, checks, (performance.now() - started) / 1000);
+    const seconds = (performance.now() - started) / 1000;
+    return reportOf(plan, { backend: converted, files: output.reports(), stats, checks, seconds });
   } catch (error) {
-    await output.removeAll();
+    await (audit ? output.drop() : output.removeAll());
     throw error;
   } finally {
     await filler?.close().catch(() => {});
@@ -145,53 +173,4 @@ async function collect(
 
 function* allTiles(plan: Plan): Generator<Tile> {
   for (const file of plan.files.keys()) yield* tilesOf(plan, file);
-}
-
-async function refuseExisting(plan: Plan, output: OutputTree): Promise<void> {
-  const there: string[] = [];
-  for (const file of plan.files) {
-    if (await output.has(file.path)) there.push(file.path);
-  }
-  if (there.length === 0) return;
-  throw new UnshardError({
-    kind: 'sink',
-    code: 'output-exists',
-    message: `${output.name} already holds ${there.length} of the ${plan.files.length} files to write: ${there.slice(0, 5).join(', ')}.`,
-    advice: 'Choose another folder, or ask to replace them.',
-    facts: { file: there.join(', '), expected: 0, found: there.length },
-  });
-}
-
-function reportOf(
-  plan: Plan,
-  backend: BackendReport,
-  stats: readonly ConvertStats[],
-  checks: readonly CheckReport[],
-  seconds: number,
-): Report {
-  const files = new Map(
-    plan.files.flatMap((file) =>
-      file.parts.flatMap((part) => (part.kind === 'tensor' ? [[part.tensor, file.path]] : [])),
-    ),
-  );
-  return {
-    version: 1,
-    options: plan.options,
-    backend,
-    files: plan.files.map(({ path, byteLength }) => ({ path, byteLength })),
-    tensors: plan.tensors.map((tensor, index): TensorReport => {
-      const { name, shape, origin, from, to, fromCopy, compute, proofs = [] } = tensor;
-      const counted = isFloat(from) ? { stats: stats[index] ?? emptyStats() } : {};
-      const proven = proofs.map(({ check }) => check);
-      const computed = compute ? { computed: compute.kind } : {};
-      return { name, shape, file: files.get(index) ?? '', origin, from, to, fromCopy, ...computed, proven, ...counted };
-    }),
-    aliases: plan.aliases,
-    skipped: plan.skipped,
-    warnings: plan.warnings,
-    checks,
-    bytesRead: plan.totals.inputBytes,
-    bytesWritten: plan.totals.outputBytes,
-    seconds,
-  };
 }

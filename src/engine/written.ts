@@ -4,7 +4,7 @@
  * @module
  */
 
-import { crc32 } from '../base/crc32.js';
+import { combineCrc32, crc32 } from '../base/crc32.js';
 import type { Tile } from './tiles.js';
 
 /** Bytes that were written at `at` of a file, and their CRC-32. */
@@ -30,4 +30,22 @@ export function writtenRanges(tile: Tile, bytes: Uint8Array, eachPart: boolean):
     length,
     crc32: crc32(bytes.subarray(at, at + length)),
   }));
+}
+
+/** Zeros between the ranges of a file are taken in steps of this (64 KiB). */
+const ZEROS = new Uint8Array(2 ** 16);
+
+/** CRC-32 of a whole file from those of the ranges that were written to it; between them are zeros. */
+export function crcOfFile(byteLength: number, written: readonly WrittenRange[]): number {
+  let [crc, end] = [0, 0];
+  const addZeros = (to: number): void => {
+    for (; end < to; end += Math.min(ZEROS.length, to - end)) crc = crc32(ZEROS.subarray(0, to - end), crc);
+  };
+  for (const range of written.toSorted((a, b) => a.at - b.at)) {
+    addZeros(range.at);
+    crc = combineCrc32(crc, range.crc32, range.length);
+    end += range.length;
+  }
+  addZeros(byteLength);
+  return crc;
 }

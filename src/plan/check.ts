@@ -50,6 +50,8 @@ function checkFile(plan: Plan, file: OutputFile): void {
     throw invalidPlan('the name of an output file', 'a plain name', file.path);
   let end = 0;
   for (const part of file.parts) {
+    if (file.afterOthers && part.kind !== 'literal')
+      throw invalidPlan(`a part of ${file.path}, which comes last,`, 'known bytes', part.kind);
     if (part.length <= 0 || part.at < end) throw invalidPlan(`a part of ${file.path}`, `at ${end} or later`, part.at);
     // Only a zip file has bytes between its parts: they are written with its end.
     if (part.at > end && !file.zip) throw invalidPlan(`a part of ${file.path}`, `at ${end}`, part.at);
