@@ -1,3 +1,4 @@
+import { releaseBytes } from '../base/kernel-memory.js';
 import type { TileWork } from './work.js';
 
 /** The buffers that one tile is filled in, each exactly as long as its work asks for. */
@@ -24,6 +25,13 @@ export class LaneBuffers {
     rounded: new Uint8Array(0),
   };
 
+  readonly #allocate: (length: number) => Uint8Array<ArrayBuffer>;
+
+  /** With `reserveBytes` the kernels take the buffers without a copy; `release` then has to be called. */
+  constructor(allocate: (length: number) => Uint8Array<ArrayBuffer> = (length) => new Uint8Array(length)) {
+    this.#allocate = allocate;
+  }
+
   /** Buffers for a tile; what they held before is lost. The tile is filled in `output` where one is given. */
   fit(work: TileWork, output?: Uint8Array): TileBuffers {
     return {
@@ -34,9 +42,18 @@ export class LaneBuffers {
     };
   }
 
+  /** Gives the memory back. Nothing may be reading into it any more. */
+  release(): void {
+    for (const which of ['input', 'output', 'proof', 'rounded'] as const) {
+      releaseBytes(this.#kept[which]);
+      this.#kept[which] = new Uint8Array(0);
+    }
+  }
+
   #take(which: keyof TileBuffers, length: number): Uint8Array {
     if (this.#kept[which].length < length) {
-      this.#kept[which] = new Uint8Array(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
+      releaseBytes(this.#kept[which]);
+      this.#kept[which] = this.#allocate(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
     }
     return this.#kept[which].subarray(0, length);
   }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { reserveBytes } from '../base/kernel-memory.js';
 import type { AuditRun } from './audit.js';
 import { LaneBuffers } from './buffers.js';
 import { type FillContext, type Filled, fillTile } from './fill.js';
@@ -35,19 +36,25 @@ export interface Filler {
 /** A filler on the calling thread. With `crcs` it takes CRC-32s of what it fills. The context stays the caller's. */
 export function localFiller(context: FillContext, crcs: CrcsWanted): Filler {
   const idle: LaneBuffers[] = [];
+  let isClosed = false;
   return {
     async fill(range, memory) {
       const { plan } = context;
       const tile = tileAt(plan, range);
       const work = workOf(plan, tile);
       const bytes = new Uint8Array(memory, 0, tile.length);
-      const buffers = idle.pop() ?? new LaneBuffers();
-      const filled = await fillTile(context, work, buffers.fit(work, bytes));
-      idle.push(buffers);
+      const buffers = idle.pop() ?? new LaneBuffers(reserveBytes);
+      const filled = await fillTile(context, work, buffers.fit(work, bytes)).finally(() => {
+        if (isClosed) buffers.release();
+        else idle.push(buffers);
+      });
       const isZip = plan.files[tile.file]?.zip !== undefined;
       const isWanted = crcs === 'all' || (crcs === 'zip' && isZip);
       return { ...filled, memory, written: isWanted ? writtenRanges(tile, bytes, isZip) : [], audited: [] };
     },
-    async close() {},
+    async close() {
+      isClosed = true;
+      for (const buffers of idle.splice(0)) buffers.release();
+    },
   };
 }

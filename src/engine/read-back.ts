@@ -7,6 +7,7 @@
 
 import { crc32 } from '../base/crc32.js';
 import { isUnshardError, UnshardError } from '../base/errors.js';
+import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
 import { readWeightFile, type StoredTensor } from '../checkpoints/weights.js';
 import type { ByteSource, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
@@ -87,7 +88,7 @@ class Comparison {
 
 /** The bytes of a source in order; a piece is overwritten when the next but one is asked for. */
 async function* piecesOf(source: ByteSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  const buffers = Array.from({ length: PIECES_AHEAD }, () => new Uint8Array(Math.min(PIECE_BYTES, source.size)));
+  const buffers = Array.from({ length: PIECES_AHEAD }, () => reserveBytes(Math.min(PIECE_BYTES, source.size)));
   let at = 0;
   const readNext = async (buffer: Uint8Array): Promise<Uint8Array> => {
     const piece = buffer.subarray(0, Math.min(buffer.length, source.size - at));
@@ -104,10 +105,15 @@ async function* piecesOf(source: ByteSource, signal: AbortSignal): AsyncGenerato
     piece.catch(() => {});
     reads.push({ buffer, piece });
   };
-  for (const buffer of buffers) start(buffer);
-  for (let read = reads.shift(); read; read = reads.shift()) {
-    yield await read.piece;
-    start(read.buffer);
+  try {
+    for (const buffer of buffers) start(buffer);
+    for (let read = reads.shift(); read; read = reads.shift()) {
+      yield await read.piece;
+      start(read.buffer);
+    }
+  } finally {
+    await Promise.allSettled(reads.map(({ piece }) => piece));
+    for (const buffer of buffers) releaseBytes(buffer);
   }
 }
 

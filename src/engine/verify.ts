@@ -139,12 +139,13 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
     backend: new ConverterSwitch(options.backend ?? cpuBackend()),
     signal,
   };
+  const filler = localFiller(context, 'none');
   const differences = new Map<number, Difference>();
   const total = plan.totals.outputBytes;
   let compared = 0;
   try {
     const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
-    await fillTiles(localFiller(context, 'none'), tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
+    await fillTiles(filler, tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });
@@ -162,6 +163,7 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
       seconds: (performance.now() - started) / 1000,
     };
   } finally {
+    await filler.close();
     await context.sources.close();
   }
 }

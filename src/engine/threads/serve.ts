@@ -50,6 +50,7 @@ export function serveTiles(
     },
     async close() {
       run?.stop.abort();
+      await run?.filler.close();
       await run?.sources.close();
       run = undefined;
     },

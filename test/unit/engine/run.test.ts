@@ -4,6 +4,7 @@ import { crc32 } from '../../../src/base/crc32.js';
 import { bytesOf, type DType } from '../../../src/base/dtype.js';
 import { UnshardError } from '../../../src/base/errors.js';
 import type { Piece } from '../../../src/base/extent.js';
+import { addressOf, releaseBytes, reserveBytes } from '../../../src/base/kernel-memory.js';
 import type { Inventory, TensorEntry } from '../../../src/checkpoints/inventory.js';
 import type { Backend } from '../../../src/engine/backend.js';
 import { cpuBackend } from '../../../src/engine/cpu.js';
@@ -356,6 +357,29 @@ describe('a file that is complete', () => {
     const seen = await happenings({ verify: true, readable: false });
     expect(seen.filter((text) => text.startsWith('told'))).toEqual([]);
     expect(seen.at(-1)).toBe('failed');
+  });
+});
+
+describe('the memory of the kernels', () => {
+  const found = inventory([masterOf('a', 300, 0), masterOf('b', 300, 1200)]);
+  /** Where a small reservation lands: as near to the start as what is still reserved allows. */
+  const firstGap = () => {
+    const bytes = reserveBytes(2 ** 20);
+    releaseBytes(bytes);
+    return addressOf(bytes);
+  };
+
+  test('is given back by a run that ends, that fails, and that is cancelled', async () => {
+    await convert(found, { dtype: 'bf16' });
+    const before = firstGap();
+    expect(before).toBeDefined();
+    await convert(found, { dtype: 'bf16' });
+    const input = memoryTree({ ...FILES, 'rank0.pt': patternBytes(0, SIZE - 1) });
+    await expect(convert(found, { dtype: 'bf16' }, { input })).rejects.toThrow('rank0.pt');
+    const cancel = new AbortController();
+    const stopped = convert(found, { dtype: 'bf16' }, { signal: cancel.signal, onProgress: () => cancel.abort() });
+    await expect(stopped).rejects.toMatchObject({ name: 'AbortError' });
+    expect(firstGap()).toBe(before);
   });
 });
 
