@@ -5,8 +5,9 @@
  */
 
 import { parseArgs } from 'node:util';
+import { UnshardError } from '../base/errors.js';
 import { parseSize } from '../base/size.js';
-import { type InspectOptions, type PlanOptions, type TpMerge, type TpRule, UnshardError } from '../node.js';
+import type { InspectOptions, PlanOptions, TpMerge, TpRule } from '../node.js';
 
 /** What the user asked for. */
 export type Command =

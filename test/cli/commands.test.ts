@@ -1,8 +1,7 @@
-import { spawn } from 'node:child_process';
 import { cp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CLI, temporaryFolder, unshard } from '../helpers/cli.js';
+import { CLI, heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 
@@ -43,6 +42,23 @@ describe('inspecting', () => {
     const { code } = await unshard(join(checkpointPath(TRAINER), 'global_step2'), out);
     expect(code).toBe(0);
     expect(await readdir(out)).toContain('config.json');
+  });
+});
+
+test('--help loads the command line alone, so that it is there at once', async () => {
+  const loaded = new Set([CLI]);
+  let bytes = 0;
+  for (const path of loaded) {
+    const text = await readFile(path, 'utf8');
+    bytes += text.length;
+    for (const [, file] of text.matchAll(/^(?:import|export) [^;]*? from "(\.[^"]+)";$/gm))
+      loaded.add(join(path, '..', file ?? ''));
+  }
+  expect(loaded.size).toBeGreaterThan(1);
+  expect(bytes).toBeLessThan(40_000);
+  expect(await unshard('--help')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('Usage: unshard CHECKPOINT OUT'),
   });
 });
 
@@ -93,15 +109,28 @@ describe('converting', () => {
     expect((await unshard(checkpointPath(BUFFERS), out, '--overwrite')).code).toBe(0);
   });
 
-  test('SIGINT cancels: nothing is left, and the exit code says so', async () => {
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    '%s cancels a run in the middle: nothing is left, and the exit code says so',
+    async (signal) => {
+      const out = await temporaryFolder();
+      const command = await heldUnshard(checkpointPath(ZERO3), out);
+      expect(await readdir(out)).toContainEqual(expect.stringMatching(/^model\.safetensors\.partial-/));
+      command.kill(signal);
+      // The write that is held goes on with this one.
+      if (signal === 'SIGTERM') command.kill('SIGINT');
+      expect(await command.ended).toEqual({ code: 130, signal: null });
+      await expectNothing(out);
+    },
+  );
+
+  test('what is left of a run that was killed is gone after the next one', async () => {
     const out = await temporaryFolder();
-    const child = spawn(process.execPath, [CLI, checkpointPath(ZERO3), out]);
-    const interrupt = setInterval(() => child.kill('SIGINT'), 5);
-    const code = await new Promise((resolve) => child.on('close', resolve));
-    clearInterval(interrupt);
-    // Node itself dies of the signal before our handler is set; after it, the run stops or has ended.
-    expect([130, null, 0]).toContain(code);
-    if (code !== 0) await expectNothing(out);
+    const command = await heldUnshard(checkpointPath(ZERO3), out);
+    command.kill('SIGKILL');
+    expect(await command.ended).toEqual({ code: null, signal: 'SIGKILL' });
+    expect(await readdir(out)).toContainEqual(expect.stringMatching(/^model\.safetensors\.partial-/));
+    expect((await unshard(checkpointPath(ZERO3), out, '--overwrite')).code).toBe(0);
+    expect((await readdir(out)).toSorted()).toEqual(['config.json', 'model.safetensors']);
   });
 });
 

@@ -8,6 +8,21 @@ import { onTestFinished } from 'vitest';
 /** The built command line. */
 export const CLI = fileURLToPath(new URL('../../dist/node/cli.js', import.meta.url));
 
+/** Stops a command in its first write. */
+const HOLD_WRITE = new URL('./hold-write.mjs', import.meta.url).href;
+
+/** How a process ended: with a code, or by a signal. */
+export interface CommandEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** A command that waits in the middle of a write. */
+export interface HeldCommand {
+  kill(signal: NodeJS.Signals): void;
+  readonly ended: Promise<CommandEnd>;
+}
+
 /** How a command ended. */
 export interface CommandResult {
   readonly code: number | null;
@@ -18,6 +33,25 @@ export interface CommandResult {
 /** Runs the built command line in a process of its own. */
 export function unshard(...args: string[]): Promise<CommandResult> {
   return runNode([CLI, ...args]);
+}
+
+/** Starts a command and resolves when it has written half of its first tile, where it waits to be killed or interrupted. */
+export async function heldUnshard(...args: string[]): Promise<HeldCommand> {
+  const child = spawn(process.execPath, ['--import', HOLD_WRITE, CLI, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const ended = new Promise<CommandEnd>((resolve) => {
+    child.on('close', (code, signal) => resolve({ code, signal }));
+  });
+  let stderr = '';
+  await new Promise<void>((resolve, reject) => {
+    child.stderr.on('data', (chunk) => {
+      stderr += chunk;
+      if (stderr.includes('held\n')) resolve();
+    });
+    child.on('close', (code) => reject(new Error(`the command ended with ${code} before it wrote: ${stderr}`)));
+  });
+  return { kill: (signal) => child.kill(signal), ended };
 }
 
 /** Runs Node in a process of its own, in the folder `cwd` where one is given. */

@@ -1,0 +1,98 @@
+/**
+ * What each command does.
+ *
+ * @module
+ */
+
+import { stat } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import {
+  calibrate,
+  cpuBackend,
+  folderOutput,
+  inspect,
+  openFolder,
+  openThreads,
+  plan,
+  type RunProgress,
+  run,
+  type VerifyProgress,
+  verify,
+} from '../node.js';
+import type { Command } from './arguments.js';
+import { openCheckpoint, refuseInput } from './checkpoint.js';
+import { EXIT_CODES } from './exit.js';
+import { inventoryText, planText, reportText, verifyText } from './print.js';
+import { progressLine, runStep } from './progress.js';
+
+/** Runs a command that needs the library, and gives the exit code. */
+export function runCommand(
+  command: Exclude<Command, { kind: 'help' | 'version' }>,
+  signal: AbortSignal,
+): Promise<number> {
+  if (command.kind === 'inspect') return inspectCheckpoint(command, signal);
+  if (command.kind === 'verify') return verifyWeights(command, signal);
+  return convert(command, signal);
+}
+
+async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>, signal: AbortSignal): Promise<number> {
+  const { tree, tag } = await openCheckpoint(command);
+  const { partial, reading } = command;
+  const inventory = await inspect(tree, { signal, partial, ...tag, ...reading });
+  process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
+  const [problem] = inventory.problems;
+  return problem ? EXIT_CODES[problem.kind] : 0;
+}
+
+async function convert(command: Extract<Command, { kind: 'convert' }>, signal: AbortSignal): Promise<number> {
+  for (const folder of [command.checkpoint, ...command.also]) await refuseInput(folder, command.out);
+  const { tree, tag } = await openCheckpoint(command);
+  const inventory = await inspect(tree, { signal, partial: command.partial, ...tag, ...command.reading });
+  const made = plan(inventory, command.plan);
+  if (command.dryRun) {
+    process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));
+    return 0;
+  }
+  const progress = progressLine(process.stderr, !command.quiet && !command.json);
+  const output = folderOutput(command.out);
+  const threads = openThreads(made, command.threads);
+  try {
+    const { overwrite, verify } = command;
+    const onProgress = (step: RunProgress) => progress.update(step.written, step.total, runStep(step));
+    const choice = command.json ? { choice: await calibrate(made, { asked: 'auto', cpu: cpuBackend() }) } : {};
+    const report = await run(made, {
+      ...{ input: tree, output, overwrite, verify, signal, onProgress, ...choice },
+      ...(threads ? { threads } : {}),
+    });
+    progress.clear();
+    process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : reportText(report, command.out));
+    return 0;
+  } finally {
+    threads?.close();
+    progress.clear();
+  }
+}
+
+async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, signal: AbortSignal): Promise<number> {
+  const { tree, tag } = await openCheckpoint(command);
+  const isFile = (await stat(command.weights).catch(() => undefined))?.isFile() ?? false;
+  const weights = await openFolder(isFile ? dirname(command.weights) : command.weights);
+  const file = isFile ? { file: basename(command.weights) } : {};
+  const progress = progressLine(process.stderr, !command.quiet && !command.json);
+  try {
+    const onProgress = ({ compared, total }: VerifyProgress) => progress.update(compared, total, 'compared');
+    const report = await verify(tree, weights, {
+      ...command.plan,
+      ...tag,
+      ...command.reading,
+      ...file,
+      signal,
+      onProgress,
+    });
+    progress.clear();
+    process.stdout.write(command.json ? `${JSON.stringify(report)}\n` : verifyText(report));
+    return report.matches ? 0 : EXIT_CODES.inconsistent;
+  } finally {
+    progress.clear();
+  }
+}
