@@ -76,6 +76,7 @@ export { offeredPrefix, type PrefixOffer } from './plan/names.js';
 export { parsePlan } from './plan/parse.js';
 export type {
   Compute,
+  LoraOptions,
   OutputFile,
   OutputFormat,
   OutputKind,

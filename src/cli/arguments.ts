@@ -61,6 +61,9 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
   --adapter-only                  of a LoRA run, write adapter_model.safetensors as PEFT does, beside adapter_config.json
   --merge-adapter                 of a LoRA run, write the base model with the adapter merged into it
   --adapter-name NAME             the adapter to write or merge, where there are several
+  --lora-alpha NUMBER             where adapter_config.json is missing, its lora_alpha, to merge the adapter by
+  --lora-r NUMBER                 beside it, the rank that every layer must have (default: what its matrices show)
+  --lora-rslora                   beside it, use_rslora: alpha is divided by the root of the rank
   --include PATTERN               write only tensors whose name in the output matches; may be repeated
   --exclude PATTERN               leave out tensors whose name in the output matches; may be repeated
   --exclude-frozen                leave out parameters that were not trained
@@ -141,6 +144,7 @@ function planOptions(values: Values): PlanOptions {
   return {
     ...outputKind(values),
     ...given('adapter-name', 'adapterName'),
+    ...loraOptions(values),
     ...given('dtype', 'dtype'),
     ...given('format', 'format'),
     ...given('overflow', 'overflow'),
@@ -154,6 +158,13 @@ function planOptions(values: Values): PlanOptions {
     duplicateTied: values['duplicate-tied'],
     dtypeFor: (values['dtype-for'] ?? []).map(parseDtypeFor),
   };
+}
+
+function loraOptions(values: Values): Pick<PlanOptions, 'lora'> {
+  const [alpha, r, rslora] = [values['lora-alpha'], values['lora-r'], values['lora-rslora']];
+  if (alpha === undefined && r === undefined && !rslora) return {};
+  if (alpha === undefined) throw usage('options-contradict', '--lora-r and --lora-rslora go with --lora-alpha.');
+  return { lora: { alpha: Number(alpha), ...(r === undefined ? {} : { r: Number(r) }), rslora } };
 }
 
 function readingOf(values: Values): Common['reading'] {
@@ -220,6 +231,9 @@ function parse(args: readonly string[]) {
         'adapter-only': { type: 'boolean', default: false },
         'merge-adapter': { type: 'boolean', default: false },
         'adapter-name': { type: 'string' },
+        'lora-alpha': { type: 'string' },
+        'lora-r': { type: 'string' },
+        'lora-rslora': { type: 'boolean', default: false },
         include: { type: 'string', multiple: true },
         exclude: { type: 'string', multiple: true },
         'exclude-frozen': { type: 'boolean', default: false },

@@ -31,6 +31,7 @@ import { tilesOf } from './tiles.js';
 const SELECTING = [
   'output',
   'adapterName',
+  'lora',
   'include',
   'exclude',
   'excludeFrozen',

@@ -7,21 +7,23 @@
 import { type ErrorDetail, isUnshardError, UnshardError } from '../base/errors.js';
 import { type PythonPattern, pythonPattern } from '../checkpoints/deepspeed/python-pattern.js';
 import type { Companion, Inventory } from '../checkpoints/inventory.js';
+import type { LoraOptions } from './plan.js';
 
 /** The part of a LoRA configuration that decides which tensors belong to the adapter and how it is merged. */
 export interface LoraConfig {
-  /** Path of the file, for errors. */
+  /** Path of the file, for errors; where there is none, what stands for it. */
   readonly file: string;
   readonly bias: 'none' | 'all' | 'lora_only';
-  readonly r: number;
+  /** Undefined where nothing says it: then the matrices of each layer show its rank. */
+  readonly r: number | undefined;
   readonly alpha: number;
   /** Ranks of single layers. */
   readonly rankPattern: ReadonlyMap<string, number>;
   /** Values of alpha for single layers. */
   readonly alphaPattern: ReadonlyMap<string, number>;
   readonly rslora: boolean;
-  /** True where weights are stored with their input dimension first. */
-  readonly fanInFanOut: boolean;
+  /** True where weights are stored with their input dimension first. Undefined where nothing says it. */
+  readonly fanInFanOut: boolean | undefined;
   /** What the adapter does beyond plain LoRA. */
   readonly variants: readonly string[];
 }
@@ -74,6 +76,14 @@ export function readLoraConfig(inventory: Inventory, companion: Companion): Lora
     rslora: fields.get('use_rslora') === true,
     fanInFanOut: fields.get('fan_in_fan_out') === true,
     variants: Object.entries(VARIANTS).flatMap(([field, name]) => (isSet(fields.get(field)) ? [name] : [])),
+  };
+}
+
+/** The configuration that options stand for. What they do not say has the default of PEFT. */
+export function givenLoraConfig({ alpha, r, rslora = false }: LoraOptions): LoraConfig {
+  return {
+    ...{ file: 'the options', bias: 'none', r, alpha, rslora, fanInFanOut: undefined, variants: [] },
+    ...{ rankPattern: new Map(), alphaPattern: new Map() },
   };
 }
 

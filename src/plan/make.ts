@@ -11,7 +11,7 @@ import type { Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
 import { layoutTorchFile } from '../formats/torch/write.js';
 import { companionsOf } from './companions.js';
-import { withDtype } from './config.js';
+import { editedConfig } from './config.js';
 import { usedCrcs } from './crcs.js';
 import { resolveOptions } from './options.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor, PlanOptions, ResolvedOptions } from './plan.js';
@@ -33,7 +33,7 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
   const { tensors } = selection;
   if (tensors.length === 0) throw nothingToWrite(inventory);
   for (const name of [...tensors.map((tensor) => tensor.name), ...Object.keys(selection.aliases)]) checkName(name);
-  const files = [...companionFiles(inventory, resolved), ...weightFiles(selection, resolved)];
+  const files = [...companionFiles(inventory, resolved, selection), ...weightFiles(selection, resolved)];
   return {
     version: 1,
     options: resolved,
@@ -125,10 +125,10 @@ function namesIn(shard: ShardFile, { tensors, aliases }: Selection, options: Res
   return [...names, ...Object.keys(aliases).filter((alias) => owned.has(aliases[alias] ?? ''))];
 }
 
-function companionFiles(inventory: Inventory, options: ResolvedOptions): OutputFile[] {
+function companionFiles(inventory: Inventory, options: ResolvedOptions, { unties }: Selection): OutputFile[] {
   return companionsOf(inventory, options).map(({ source, name, text }) => {
-    const edited = name !== 'config.json' || text === undefined ? undefined : withDtype(text, options.dtype);
-    if (edited !== undefined) return textFile(name, edited);
+    const edited = name === 'config.json' && text !== undefined ? editedConfig(text, options.dtype, unties) : text;
+    if (edited !== undefined && edited !== text) return textFile(name, edited);
     const { size } = at(inventory.sources, source);
     const parts: OutputPart[] = size === 0 ? [] : [{ kind: 'copy', at: 0, length: size, source }];
     return { path: name, byteLength: size, parts };

@@ -6,12 +6,13 @@
  */
 
 import { UnshardError } from '../base/errors.js';
-import type { Inventory, Notice, SkippedTensor, TensorEntry } from '../checkpoints/inventory.js';
+import type { Companion, Inventory, Notice, SkippedTensor, TensorEntry } from '../checkpoints/inventory.js';
 import { BASE_LAYER, loraLayers, loraName, originalName, savedName } from '../checkpoints/peft-names.js';
-import { adapterCompanion, type LoraConfig, readLoraConfig } from './adapter-config.js';
+import { adapterCompanion, givenLoraConfig, type LoraConfig, readLoraConfig } from './adapter-config.js';
+import { mayUntie } from './config.js';
 import { chooseAdapter, modelPrefix } from './lora.js';
 import type { Candidate, Step } from './names.js';
-import type { Compute, ResolvedOptions } from './plan.js';
+import type { Compute, LoraOptions, ResolvedOptions } from './plan.js';
 import { type LoraTensors, loraUpdates, mergeRefused } from './update.js';
 
 /**
@@ -23,7 +24,7 @@ import { type LoraTensors, loraUpdates, mergeRefused } from './update.js';
  */
 export function mergeAdapter(candidates: readonly Candidate[], inventory: Inventory, options: ResolvedOptions): Step {
   const adapter = chooseAdapter(candidates, inventory, options);
-  const config = configOf(inventory, adapter);
+  const config = configOf(inventory, adapter, options.lora);
   const [variant] = config.variants;
   if (variant !== undefined) throw mergeRefused(config.file, `the adapter uses ${variant}`);
   const unwrapped = takeSavedModules(candidates, adapter);
@@ -35,8 +36,11 @@ export function mergeAdapter(candidates: readonly Candidate[], inventory: Invent
     const compute = updates.get(candidate.entry);
     return { ...candidate, name: baseName(candidate.name, layers, prefix), ...(compute ? { compute } : {}) };
   });
-  const warnings = [...tieNotices(kept, unwrapped.replaced, updates), ...configNotices(inventory)];
-  return { kept, skipped: [...unwrapped.skipped, ...skipped], warnings };
+  const untied = namesOf(kept, unwrapped.replaced);
+  const unties = untied.length > 0 && mayUntie(modelConfig(inventory)?.text);
+  const notices = [...tieNotices(kept, updates), ...untied.map((name) => untiedNotice(name, unties))];
+  const warnings = [...notices, ...configNotices(inventory, options.lora)];
+  return { kept, skipped: [...unwrapped.skipped, ...skipped], warnings, unties };
 }
 
 /** Puts the copies that the adapter holds of whole modules in the place of the originals. */
@@ -126,44 +130,71 @@ function baseName(name: string, layers: ReadonlySet<string>, prefix: string): st
 }
 
 /** What merging does to tied weights, which the training may not have meant. */
-function tieNotices(
-  kept: readonly Candidate[],
-  replaced: ReadonlySet<TensorEntry>,
-  updates: ReadonlyMap<TensorEntry, Compute>,
-): Notice[] {
+function tieNotices(kept: readonly Candidate[], updates: ReadonlyMap<TensorEntry, Compute>): Notice[] {
   const names = new Map<TensorEntry, string[]>();
   for (const { name, entry } of kept) names.set(entry, [...(names.get(entry) ?? []), name]);
   const merged = [...updates.keys()].map((entry) => names.get(entry) ?? []).filter((tied) => tied.length > 1);
-  const untied = [...replaced].flatMap((entry) => names.get(entry) ?? []);
-  return [
-    ...merged.map((tied) => ({
-      code: 'merged-tied',
-      message: `${tied.join(' and ')} are one weight, so the adapter changes both, as PEFT does when it merges; the run trained it on one of them.`,
-    })),
-    ...untied.map((name) => ({
-      code: 'merged-untied',
-      message: `${name} was tied to a weight that the run trained apart. Set tie_word_embeddings to false in config.json, or it will be tied again when it is loaded.`,
-    })),
-  ];
+  return merged.map((tied) => ({
+    code: 'merged-tied',
+    message: `${tied.join(' and ')} are one weight, so the adapter changes both, as PEFT does when it merges; the run trained it on one of them.`,
+  }));
 }
 
-function configNotices(inventory: Inventory): Notice[] {
-  if (inventory.companions.some(({ name }) => name === 'config.json')) return [];
+/** Names that are left of the tensors that were replaced under another one. */
+function namesOf(kept: readonly Candidate[], replaced: ReadonlySet<TensorEntry>): string[] {
+  return kept.flatMap(({ name, entry }) => (replaced.has(entry) ? [name] : []));
+}
+
+function untiedNotice(name: string, unties: boolean): Notice {
+  const advice = unties
+    ? 'tie_word_embeddings is false in config.json of the output, so that both are loaded.'
+    : 'Set tie_word_embeddings to false in config.json, or it will be tied again when it is loaded.';
+  return { code: 'merged-untied', message: `${name} was tied to a weight that the run trained apart. ${advice}` };
+}
+
+function modelConfig({ companions }: Inventory): Companion | undefined {
+  return companions.find(({ name }) => name === 'config.json');
+}
+
+function configNotices(inventory: Inventory, lora: LoraOptions | undefined): Notice[] {
+  return [...(lora ? [scaleNotice(lora)] : []), ...(modelConfig(inventory) ? [] : [configMissing()])];
+}
+
+function scaleNotice({ alpha, rslora }: LoraOptions): Notice {
+  const rank = rslora ? 'the root of the rank' : 'the rank';
+  const message = `There is no adapter_config.json beside the checkpoint: each layer was merged with the scale ${alpha} / ${rank}, as asked.`;
+  return { code: 'merge-scale-given', message };
+}
+
+function configMissing(): Notice {
   const message =
     'There is no config.json beside the checkpoint: copy the one of the base model, so that from_pretrained opens the folder.';
-  return [{ code: 'config-missing', message }];
+  return { code: 'config-missing', message };
 }
 
-function configOf(inventory: Inventory, adapter: string): LoraConfig {
+function configOf(inventory: Inventory, adapter: string, lora: LoraOptions | undefined): LoraConfig {
   const companion = adapterCompanion(inventory, adapter);
+  if (companion && lora) throw givenTwice(inventory.sources[companion.source]?.path ?? companion.name);
   if (companion) return readLoraConfig(inventory, companion);
+  if (lora) return givenLoraConfig(lora);
   const file = adapter === 'default' ? 'adapter_config.json' : `${adapter}/adapter_config.json`;
   throw new UnshardError({
     kind: 'missing-shard',
     code: 'adapter-config-missing',
     message: `${file} is not beside the checkpoint, so the scale of the adapter ${adapter} (lora_alpha) is not known.`,
-    advice: 'Copy it from the output folder of the run to the folder that holds the tag folder.',
+    advice:
+      'Copy it from the output folder of the run to the folder that holds the tag folder, or say lora_alpha yourself.',
     facts: { file, expected: 1, found: 0 },
+  });
+}
+
+function givenTwice(file: string): UnshardError {
+  return new UnshardError({
+    kind: 'usage',
+    code: 'lora-given-twice',
+    message: `${file} says how the adapter is scaled, and so do the options.`,
+    advice: 'Leave the options out.',
+    facts: { file },
   });
 }
 

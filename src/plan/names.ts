@@ -24,6 +24,8 @@ export interface Step {
   readonly kept: readonly Candidate[];
   readonly skipped: readonly SkippedTensor[];
   readonly warnings: readonly Notice[];
+  /** True where names that were tied are tensors of their own now. */
+  readonly unties?: boolean;
 }
 
 /** Prefixes that wrappers put before all names: data parallelism, Lightning, torch.compile. */

@@ -1,6 +1,6 @@
 import { UnshardError } from '../base/errors.js';
 import { matches } from '../base/glob.js';
-import type { PlanOptions, Precision, ResolvedOptions } from './plan.js';
+import type { LoraOptions, PlanOptions, Precision, ResolvedOptions } from './plan.js';
 import { TARGETS } from './plan.js';
 
 /** Smallest shard size that is taken: a shard of a few bytes is a typing error, not a wish. */
@@ -28,6 +28,7 @@ export function resolveOptions(options: PlanOptions): ResolvedOptions {
       dtype: oneOf('dtypeFor', dtype, Object.keys(TARGETS) as Precision[]),
     })),
     ...(options.adapterName === undefined ? {} : { adapterName: notEmpty('adapterName', options.adapterName) }),
+    ...(options.lora === undefined ? {} : { lora: loraOptions(options.lora) }),
     ...(options.stripPrefix === undefined ? {} : { stripPrefix: notEmpty('stripPrefix', options.stripPrefix) }),
     ...(options.maxShardSize === undefined ? {} : { maxShardSize: shardSize(options.maxShardSize) }),
   };
@@ -36,7 +37,8 @@ export function resolveOptions(options: PlanOptions): ResolvedOptions {
 }
 
 /** Options that say nothing for the kind of output are refused: a user who gives one expects something of it. */
-function refuseContradictions({ output, adapterName, trimVocab, maxShardSize }: ResolvedOptions): void {
+function refuseContradictions({ output, adapterName, lora, trimVocab, maxShardSize }: ResolvedOptions): void {
+  if (output !== 'merged' && lora !== undefined) throw badOption('lora', 'absent where nothing is merged', 'given');
   if (output === 'model' && adapterName !== undefined)
     throw badOption('adapterName', 'absent for all tensors', adapterName);
   if (output !== 'adapter') return;
@@ -48,6 +50,12 @@ function refuseContradictions({ output, adapterName, trimVocab, maxShardSize }: 
 /** The precision of one tensor: the first pattern that matches its name decides. */
 export function precisionOf(name: string, options: ResolvedOptions): Precision {
   return options.dtypeFor.find(({ pattern }) => matches(pattern, name))?.dtype ?? options.dtype;
+}
+
+function loraOptions({ alpha, r, rslora }: LoraOptions): LoraOptions {
+  if (!(alpha > 0 && Number.isFinite(alpha))) throw badOption('lora.alpha', 'a positive number', alpha);
+  if (r !== undefined && !(Number.isSafeInteger(r) && r > 0)) throw badOption('lora.r', 'a whole number from 1', r);
+  return { alpha, ...(r === undefined ? {} : { r }), ...(rslora === undefined ? {} : { rslora }) };
 }
 
 function shardSize(size: number): number {

@@ -34,6 +34,7 @@ import type {
 import { checkPlan, invalidPlan } from './check.js';
 import {
   type Compute,
+  type LoraOptions,
   type OutputFile,
   type OutputPart,
   type Plan,
@@ -117,6 +118,8 @@ const file: Shape<OutputFile> = object(
   { afterOthers: exactly(true), zip },
 );
 
+const lora: Shape<LoraOptions> = object({ alpha: finite }, { r: whole, rslora: flag });
+
 const options: Shape<ResolvedOptions> = object(
   {
     output: oneOf({ model: 1, adapter: 1, merged: 1 }),
@@ -131,7 +134,7 @@ const options: Shape<ResolvedOptions> = object(
     overflow: oneOf({ error: 1, inf: 1, clamp: 1 }),
     dtypeFor: array(object({ pattern: text, dtype: precision }, {})),
   },
-  { adapterName: text, stripPrefix: text, maxShardSize: whole },
+  { adapterName: text, lora, stripPrefix: text, maxShardSize: whole },
 );
 
 const shape: Shape<Plan> = object(

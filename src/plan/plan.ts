@@ -40,6 +40,8 @@ export interface PlanOptions {
   readonly output?: OutputKind;
   /** The adapter to write or to merge. Default: the only one there is. */
   readonly adapterName?: string;
+  /** What adapter_config.json would say of the adapter to merge, where there is none beside the checkpoint. */
+  readonly lora?: LoraOptions;
   /** Default `fp32`. */
   readonly dtype?: Precision;
   /** Default `safetensors`. */
@@ -66,8 +68,18 @@ export interface PlanOptions {
   readonly dtypeFor?: readonly { readonly pattern: string; readonly dtype: Precision }[];
 }
 
+/** How an adapter is scaled when it is merged. */
+export interface LoraOptions {
+  /** `lora_alpha`. */
+  readonly alpha: number;
+  /** The rank that every layer of the adapter must have. Default: each layer has the rank that its matrices show. */
+  readonly r?: number;
+  /** `use_rslora`: alpha is divided by the root of the rank. Default false. */
+  readonly rslora?: boolean;
+}
+
 /** Options that have no default: they are absent where they were not given. */
-type Absent = 'adapterName' | 'stripPrefix' | 'maxShardSize';
+type Absent = 'adapterName' | 'lora' | 'stripPrefix' | 'maxShardSize';
 
 /** The options with every default filled in. */
 export type ResolvedOptions = Required<Omit<PlanOptions, Absent>> & Pick<PlanOptions, Absent>;

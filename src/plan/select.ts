@@ -8,12 +8,13 @@ import { bytesOf, DTYPES, isFloat, roundsTo } from '../base/dtype.js';
 import { numelOf } from '../base/shape.js';
 import type { Inventory, Notice, Proof, SkippedTensor, StoredBits, TensorEntry } from '../checkpoints/inventory.js';
 import { takeAdapter } from './adapter.js';
+import { saysUntied } from './config.js';
 import { leaveOut } from './filter.js';
 import { mergeAdapter } from './merge.js';
 import { type Candidate, candidatesOf, refuseCollisions, stripPrefix } from './names.js';
 import { precisionOf } from './options.js';
 import { type OutputKind, type PlannedTensor, type ResolvedOptions, TARGETS } from './plan.js';
-import { fitVocabulary } from './vocabulary.js';
+import { fitVocabulary, isEmbedding } from './vocabulary.js';
 
 /** What is written and what is not. */
 export interface Selection {
@@ -22,6 +23,8 @@ export interface Selection {
   readonly aliases: Readonly<Record<string, string>>;
   readonly skipped: readonly SkippedTensor[];
   readonly warnings: readonly Notice[];
+  /** True where names that were tied are tensors of their own now, as config.json must say. */
+  readonly unties: boolean;
 }
 
 /**
@@ -43,7 +46,12 @@ export function selectTensors(inventory: Inventory, options: ResolvedOptions): S
     tensors,
     aliases: Object.fromEntries(aliases),
     skipped: [...inventory.skipped, ...steps.flatMap((step) => step.skipped)],
-    warnings: [...steps.flatMap((step) => step.warnings), ...keptWarnings(tensors, options)],
+    warnings: [
+      ...steps.flatMap((step) => step.warnings),
+      ...tieWarnings(aliases, inventory, options),
+      ...keptWarnings(tensors, options),
+    ],
+    unties: shaped.unties ?? false,
   };
 }
 
@@ -120,6 +128,19 @@ function proofsOf(entry: TensorEntry, bits: StoredBits): Proof[] {
 /** A tied name has the bits of its owner, which are compared once. */
 function withoutProofs({ proofs: _, ...tensor }: PlannedTensor): PlannedTensor {
   return tensor;
+}
+
+/** `from_pretrained` ties an embedding and its head only where the configuration says so; else it would make up the head. */
+function tieWarnings(
+  aliases: readonly (readonly [alias: string, owner: string])[],
+  { companions }: Inventory,
+  { output, format }: ResolvedOptions,
+): Notice[] {
+  const tied = aliases.find((names) => names.some((name) => isEmbedding(name)));
+  const config = companions.find(({ name }) => name === 'config.json');
+  if (!tied || output === 'adapter' || format === 'bin' || !saysUntied(config?.text)) return [];
+  const message = `${tied[0]} is tied to ${tied[1]} and written once, but config.json says that tie_word_embeddings is false: from_pretrained would not load it. Write a copy under each name, or correct config.json.`;
+  return [{ code: 'tied-by-no-config', message }];
 }
 
 /** Floating-point tensors of 8 bits carry a scale elsewhere, so they are never converted; the user should know. */

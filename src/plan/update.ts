@@ -88,12 +88,14 @@ function matricesOf(layer: string, tensors: LoraTensors): Pick<Pair, 'a' | 'b' |
 
 /**
  * True for each layer whose weight has the input dimension first, as in the Conv1D of GPT-2: the product is turned. The
- * shapes tell, but for square weights; for those the configuration does, as long as no shape contradicts it.
+ * shapes tell, but for square weights; for those the configuration does, as long as no shape contradicts it. Without
+ * one they are as the other matrices are.
  *
  * @throws UnshardError `adapter-shape`; `merge-unsupported` where nothing tells.
  */
 function orientations(pairs: readonly Pair[], config: LoraConfig): Map<string, boolean> {
   const square: string[] = [];
+  let said = config.fanInFanOut;
   let contradiction: string | undefined;
   const isTurned = new Map<string, boolean>();
   for (const pair of pairs) {
@@ -103,13 +105,15 @@ function orientations(pairs: readonly Pair[], config: LoraConfig): Map<string, b
     else if (straight && turned) square.push(pair.layer);
     else {
       isTurned.set(pair.layer, turned);
-      if (turned !== config.fanInFanOut && pair.weight.shape.length === 2) contradiction = pair.layer;
+      if (pair.weight.shape.length !== 2) continue;
+      said ??= turned;
+      if (turned !== said) contradiction = pair.layer;
     }
   }
   for (const layer of square) {
     if (contradiction !== undefined)
       throw mergeRefused(layer, `its weight is square, and the shape of ${contradiction} contradicts fan_in_fan_out`);
-    isTurned.set(layer, config.fanInFanOut);
+    isTurned.set(layer, said ?? false);
   }
   return isTurned;
 }
@@ -132,7 +136,7 @@ function refuseStored({ name, stored, meanOf }: TensorEntry): void {
 
 function checkRank(config: LoraConfig, layer: string, found: number): void {
   const ranks = [config.r, ...config.rankPattern.values()];
-  if (ranks.includes(found)) return;
+  if (config.r === undefined || ranks.includes(found)) return;
   const expected = ranks.join(', ');
   throw new UnshardError({
     kind: 'inconsistent',

@@ -16,6 +16,11 @@ import type { ResolvedOptions } from './plan.js';
 const EMBEDDINGS =
   /(?:^|\.)(?:embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embed_out|shared|lm_head|output_embeddings)\.(?:weight|bias)$/;
 
+/** True for the name of an embedding of tokens, or of the head over them. */
+export function isEmbedding(name: string): boolean {
+  return EMBEDDINGS.test(name);
+}
+
 /**
  * Warns where a tensor has more or fewer rows than the vocabulary, or leaves out the rows beyond it.
  *
@@ -31,7 +36,7 @@ export function fitVocabulary(candidates: readonly Candidate[], inventory: Inven
   const warnings: Notice[] = [];
   for (const { name, entry } of candidates) {
     const rows = entry.shape[0];
-    if (!EMBEDDINGS.test(name) || rows === undefined || rows === size || trimmed.has(entry)) continue;
+    if (!isEmbedding(name) || rows === undefined || rows === size || trimmed.has(entry)) continue;
     const trims = options.trimVocab && rows > size;
     warnings.push(notice(name, rows, size, trims));
     if (trims) trimmed.set(entry, withRows(entry, size));

@@ -109,6 +109,21 @@ describe.each(WHOLE)('%s', (name) => {
   });
 });
 
+test('--lora-alpha merges as adapter_config.json would, where there is none', async () => {
+  const [name] = WHOLE;
+  const [out, expected] = [await temporaryFolder(), await temporaryFolder()];
+  await unshard(await loraRun(name ?? ''), expected, '--merge-adapter');
+  const { code, stdout } = await unshard(
+    checkpointPath(name ?? ''),
+    out,
+    ...['--merge-adapter', '--lora-alpha', String(ALPHA), '--lora-r', String(RANK)],
+  );
+  expect(code).toBe(0);
+  expect(stdout).toContain(`each layer was merged with the scale ${ALPHA} / the rank, as asked`);
+  const [ours, theirs] = [out, expected].map((folder) => readFile(join(folder, 'model.safetensors')));
+  expect(sha256((await ours) ?? Buffer.alloc(0))).toBe(sha256((await theirs) ?? Buffer.alloc(1)));
+});
+
 test('inspecting a LoRA run tells its adapters', async () => {
   const { stdout } = await unshard(checkpointPath(NO_FROZEN));
   expect(stdout).toContain('LoRA adapters   default');

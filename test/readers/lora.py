@@ -26,6 +26,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 LLAMA = LlamaConfig(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=61, max_position_embeddings=32, tie_word_embeddings=False)
+TIED = LlamaConfig.from_dict({**LLAMA.to_dict(), "tie_word_embeddings": True})
 GPT2 = GPT2Config(n_embd=24, n_layer=2, n_head=4, vocab_size=53, n_positions=32, tie_word_embeddings=False)
 
 # Unit roundoff of fp32.
@@ -44,7 +45,7 @@ class Pictures(nn.Module):
 
 def base(kind):
     torch.manual_seed(7)
-    return Pictures() if kind == "pictures" else AutoModelForCausalLM.from_config({"llama": LLAMA, "gpt2": GPT2}[kind])
+    return Pictures() if kind == "pictures" else AutoModelForCausalLM.from_config({"llama": LLAMA, "tied": TIED, "gpt2": GPT2}[kind])
 
 
 # Each run: the base model, and a configuration for each adapter.
@@ -55,6 +56,7 @@ RUNS = {
     "bias-all": ("gpt2", {"default": dict(r=3, lora_alpha=8, fan_in_fan_out=True, bias="all", target_modules=["c_attn"])}),
     "bias-layers": ("gpt2", {"default": dict(r=3, lora_alpha=8, fan_in_fan_out=True, bias="lora_only", target_modules=["c_attn", "c_fc"])}),
     "saved-modules": ("llama", {"default": dict(r=2, lora_alpha=3, target_modules=["q_proj"], modules_to_save=["lm_head", "embed_tokens"])}),
+    "untied": ("tied", {"default": dict(r=2, lora_alpha=3, target_modules=["q_proj"], modules_to_save=["lm_head"])}),
     "two-adapters": ("llama", {"default": dict(r=2, lora_alpha=3, target_modules=["q_proj"]), "policy": dict(r=3, lora_alpha=9, target_modules=["q_proj", "up_proj"], modules_to_save=["lm_head"])}),
     "convolutions": ("pictures", {"default": dict(r=3, lora_alpha=5, target_modules=["first", "second", "head"])}),
     "integers": ("llama", {"default": dict(r=4, lora_alpha=16, target_modules=["q_proj", "down_proj"])}),
@@ -164,6 +166,14 @@ def check_merged(case):
     theirs = live.merge_and_unload(adapter_names=[adapter]).state_dict()
     assert exact, "nothing was merged"
     compare_merged(ours, theirs, {} if name == "integers" else exact)
+    if RUNS[name][0] == "pictures":
+        return
+    loaded = AutoModelForCausalLM.from_pretrained(case["out"]).state_dict()
+    assert set(loaded) == set(ours), f"from_pretrained has other names: {sorted(set(loaded) ^ set(ours))[:6]}"
+    for key, tensor in ours.items():
+        assert torch.equal(loaded[key], tensor), f"from_pretrained loads another {key}"
+    if name == "untied":
+        assert not torch.equal(loaded["lm_head.weight"], loaded["model.embed_tokens.weight"]), "the head was tied again"
 
 
 def check_fixture(case):

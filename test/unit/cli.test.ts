@@ -117,6 +117,10 @@ describe('parseCommand', () => {
     expect(parseCommand(['in', 'out', '--adapter-only'])).toMatchObject({ plan: { output: 'adapter' } });
     const merge = ['in', 'out', '--merge-adapter', '--adapter-name', 'policy'];
     expect(parseCommand(merge)).toMatchObject({ plan: { output: 'merged', adapterName: 'policy' } });
+    const scale = ['in', 'out', '--merge-adapter', '--lora-alpha', '16', '--lora-r', '8', '--lora-rslora'];
+    expect(parseCommand(scale)).toMatchObject({ plan: { lora: { alpha: 16, r: 8, rslora: true } } });
+    const rank = ['in', 'out', '--merge-adapter', '--lora-r', '8'];
+    expect(detailOf(() => parseCommand(rank))).toMatchObject({ code: 'options-contradict' });
   });
 
   test.each([

@@ -3,7 +3,7 @@ import { fromBase64 } from '../../../src/base/base64.js';
 import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
 import { checkPlan } from '../../../src/plan/check.js';
 import { plan } from '../../../src/plan/make.js';
-import type { Plan } from '../../../src/plan/plan.js';
+import type { Plan, PlanOptions } from '../../../src/plan/plan.js';
 import { detailOf } from '../../helpers/errors.js';
 import { inventoryOf, masterOf } from '../../helpers/inventory.js';
 
@@ -78,6 +78,20 @@ describe('safetensors', () => {
     expect(headerOf(made, 'model.safetensors')).toMatchObject({ __metadata__: { format: 'pt', alias: 'owner' } });
     expect(made.tensors).toHaveLength(1);
     expect(made.aliases).toEqual({ alias: 'owner' });
+  });
+
+  test('a tied name is told of where config.json says that it is not tied', () => {
+    const tensors = [masterOf('model.embed_tokens.weight', 4, 0)];
+    const aliases = { 'lm_head.weight': 'model.embed_tokens.weight' };
+    const codes = (text: string, options: PlanOptions = {}) => {
+      const companions = [{ source: 1, name: 'config.json', text }];
+      return plan(inventoryOf(tensors, { aliases, companions }), options).warnings.map(({ code }) => code);
+    };
+    const [untied, tied] = ['{"tie_word_embeddings": false}', '{"tie_word_embeddings": true}'];
+    expect(codes(untied)).toEqual(['tied-by-no-config']);
+    for (const text of [tied, '{}', 'no JSON']) expect(codes(text)).toEqual([]);
+    expect(codes(untied, { duplicateTied: true })).toEqual([]);
+    expect(codes(untied, { format: 'bin' })).toEqual([]);
   });
 
   test('a tied name is written as a copy where asked', () => {

@@ -127,6 +127,52 @@ describe('the scale', () => {
   });
 });
 
+describe('the scale that options give', () => {
+  const scalesOf = (lora: PlanOptions['lora'], config: object | null = null) => {
+    const made = plan(loraInventory(linear(Q), config), { output: 'merged', ...(lora ? { lora } : {}) });
+    const scales = made.tensors.map(({ compute }) => (compute?.kind === 'lora' ? compute.scale : undefined));
+    return { scales, codes: made.warnings.map(({ code }) => code) };
+  };
+
+  test('stands in for adapter_config.json, with the rank that the matrices show, and is told', () => {
+    expect(scalesOf({ alpha: 6 })).toEqual({ scales: [3], codes: ['merge-scale-given'] });
+    expect(scalesOf({ alpha: 6, r: 2 }).scales).toEqual([3]);
+    expect(scalesOf({ alpha: 6, rslora: true }).scales).toEqual([6 / Math.sqrt(2)]);
+    expect(scalesOf(undefined, LORA_CONFIG)).toEqual({ scales: [3], codes: [] });
+  });
+
+  test('is refused where the rank is another, or the file is there', () => {
+    expect(detailOf(() => scalesOf({ alpha: 6, r: 4 }))).toMatchObject({ code: 'adapter-rank' });
+    expect(detailOf(() => scalesOf({ alpha: 6 }, LORA_CONFIG))).toMatchObject({
+      kind: 'usage',
+      code: 'lora-given-twice',
+      facts: { file: 'adapter_config.json' },
+    });
+  });
+
+  test('leaves it to the other matrices which way round a square one is', () => {
+    const square = (layer: string): TensorSpec[] => [
+      [`${layer}.base_layer.weight`, [4, 4]],
+      [`${layer}.lora_A.default.weight`, [2, 4]],
+      [`${layer}.lora_B.default.weight`, [4, 2]],
+    ];
+    const turned: TensorSpec[] = [
+      ['h.c_attn.base_layer.weight', [4, 6]],
+      ['h.c_attn.lora_A.default.weight', [2, 4]],
+      ['h.c_attn.lora_B.default.weight', [6, 2]],
+    ];
+    const transposed = (specs: readonly TensorSpec[]) =>
+      plan(loraInventory(specs, null), { output: 'merged', lora: { alpha: 4 } }).tensors.map(
+        ({ compute }) => compute?.kind === 'lora' && compute.transpose,
+      );
+    expect(transposed(square('h.c_proj'))).toEqual([false]);
+    expect(transposed([...square('h.c_proj'), ...turned])).toEqual([true, true]);
+    expect(transposed([...square('h.c_proj'), ...linear('h.q')])).toEqual([false, false]);
+    const mixed = [...square('h.c_proj'), ...turned, ...linear('h.q')];
+    expect(detailOf(() => transposed(mixed))).toMatchObject({ code: 'merge-unsupported' });
+  });
+});
+
 describe('which way round a weight is', () => {
   test('is told by the shapes', () => {
     const inOut = loraInventory(layer([3, 4], [2, 3], [4, 2]), { ...LORA_CONFIG, fan_in_fan_out: true });
@@ -210,6 +256,32 @@ describe('modules that are trained whole', () => {
     expect(made.tensors.map(({ name }) => name)).toEqual(['layers.0.q_proj.weight', 'head.weight', 'lm_head.weight']);
     expect(made.warnings).toMatchObject([{ code: 'merged-untied' }]);
     expect(made.warnings[0]?.message).toContain('lm_head.weight');
+  });
+
+  test('that were tied are not in config.json of the output, but for encoder-decoders', () => {
+    const aliases = { 'base_model.model.lm_head.weight': original[0] };
+    const config = (text: string, specs: readonly TensorSpec[]) => {
+      const companions = [{ source: 2, name: 'config.json', text }];
+      const inventory = loraInventory([...linear(Q), original, ...specs], LORA_CONFIG, { aliases });
+      const made = mergedOf({ ...inventory, companions: [...companions, ...inventory.companions.slice(1)] });
+      const [part] = made.files.find(({ path }) => path === 'config.json')?.parts ?? [];
+      const written = part?.kind === 'literal' ? JSON.parse(Buffer.from(part.base64, 'base64').toString()) : {};
+      return { tied: written.tie_word_embeddings, told: made.warnings.map(({ message }) => message).join() };
+    };
+    const [tied, unread] = [
+      '{"tie_word_embeddings": true}',
+      '{"is_encoder_decoder": true, "tie_word_embeddings": true}',
+    ];
+    expect(config(tied, [saved('default')])).toEqual({
+      tied: false,
+      told: expect.stringContaining('tie_word_embeddings is false in config.json of the output'),
+    });
+    expect(config('{}', [saved('default')]).tied).toBe(false);
+    expect(config(tied, []).tied).toBe(true);
+    expect(config(unread, [saved('default')])).toEqual({
+      tied: true,
+      told: expect.stringContaining('Set tie_word_embeddings to false in config.json'),
+    });
   });
 });
 

@@ -47,6 +47,11 @@ describe('resolveOptions', () => {
     [{ output: 'adapter', adapterName: '' }, 'adapterName', "''"],
     [{ adapterName: 'policy' }, 'adapterName', 'policy'],
     [{ output: 'adapter', trimVocab: true }, 'trimVocab', 'true'],
+    [{ lora: { alpha: 16 } }, 'lora', 'given'],
+    [{ output: 'merged', lora: { alpha: 0 } }, 'lora.alpha', 0],
+    [{ output: 'merged', lora: { alpha: Number.NaN } }, 'lora.alpha', Number.NaN],
+    [{ output: 'merged', lora: { alpha: 16, r: 2.5 } }, 'lora.r', 2.5],
+    [{ output: 'merged', lora: { alpha: 16, r: 0 } }, 'lora.r', 0],
     [{ output: 'adapter', maxShardSize: 5e9 }, 'maxShardSize', 5e9],
   ])('refuses %j', (options, option, found) => {
     const detail = detailOf(() => resolveOptions(options as PlanOptions));
