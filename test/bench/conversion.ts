@@ -1,118 +1,127 @@
 /**
- * Measures one configuration: a road, a checkpoint, a precision.
+ * Figures of conversions: against a copy of the same bytes, against one another, and their memory.
  *
  * @module
  */
 
-import { mkdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import type { BenchCheckpoint } from './checkpoint/cache.js';
-import { type Precision, verifyOutput } from './checkpoint/expected.js';
-import type { Context, Figure, Row } from './measurement.js';
-import { runOrThrow, runProcess } from './process.js';
-import { type Conversion, OUTPUT_NAME, type Road } from './roads/road.js';
-import { warmer } from './warm.js';
+import { type Context, type Figure, type Row, ratiosOf } from './measurement.js';
+import type { Conversion } from './roads/road.js';
+import { type Cache, type Configuration, subjectOf, type Trial, withTrials } from './trial.js';
+import { takeTurns } from './turns.js';
 
-/** What is converted, and how. */
-export interface Configuration {
-  readonly road: Road;
-  readonly checkpoint: BenchCheckpoint;
-  readonly precision: Precision;
+/** Something of the same minute that a conversion is measured against. */
+export interface Baseline {
+  readonly name: string;
+  /** Seconds that the least takes which has to be done for the output of a trial; undefined where it cannot be had. */
+  seconds(context: Context, trial: Trial, cache: Cache): Promise<number | undefined>;
 }
 
-/**
- * Wall time against `cp` of the very output, and peak memory, with a warm page cache. The first conversion is verified
- * tensor by tensor and gives the file to copy; the timed ones must give the same bytes. Conversions and copies alternate,
- * the one and the other going first by turns, and each ratio is of neighbours.
- */
-export async function measureAgainstCopy(context: Context, configuration: Configuration): Promise<Row> {
-  const { road } = configuration;
-  return measured(context, configuration, async (output, convert) => {
-    const copy = join(context.work, 'copy');
+/** What is asked of a conversion beside a baseline. */
+export interface AgainstOptions {
+  /** What the ratio is to come to at most, with a warm cache. */
+  readonly target?: number;
+  /** Measure with a cold cache as well. */
+  readonly cold?: boolean;
+}
+
+/** Wall time, that of a baseline in the same minute, their ratio, and peak memory. */
+export async function measureAgainst(
+  context: Context,
+  configuration: Configuration,
+  baseline: Baseline,
+  { target, cold = false }: AgainstOptions = {},
+): Promise<Row> {
+  return withTrials(context, subjectOf(configuration), [configuration], async ([trial]) => {
+    if (!trial) return [];
     const conversions: Conversion[] = [];
-    const copies: number[] = [];
-    const steps = [
-      async () => {
-        conversions.push(await convert());
-      },
-      async () => {
-        await flush();
-        copies.push((await runOrThrow('cp', [output, copy])).seconds);
-        rmSync(copy);
-      },
-    ];
-    for (let run = 0; run < context.runs; run++) {
-      context.log(`${subjectOf(configuration)}: run ${run + 1} of ${context.runs}`);
-      for (const step of run % 2 === 0 ? steps : steps.toReversed()) await step();
+    const inTurns = async (cache: Cache): Promise<readonly [number[], number[]]> => {
+      const ours = async (): Promise<number | undefined> => {
+        const conversion = await trial.again(cache);
+        if (conversion && cache === 'warm') conversions.push(conversion);
+        return conversion?.seconds;
+      };
+      const theirs = () => baseline.seconds(context, trial, cache);
+      const [walls = [], copies = []] = await takeTurns(context.runs, [ours, theirs]);
+      return [walls.filter(isNumber), copies.filter(isNumber)];
+    };
+    const figures = figuresOf(baseline.name, '', await inTurns('warm'), target);
+    if (cold) {
+      const found = await inTurns('cold');
+      if (found[0].length === context.runs) figures.push(...figuresOf(baseline.name, 'cold ', found, undefined));
+      else context.log('The page cache cannot be emptied here: there are no figures with a cold one.');
     }
+    return [...figures, ...waitedFigure(conversions), peakFigure(configuration, conversions)];
+  });
+}
+
+/** Wall times of two configurations by turns, and the ratio of the first to the second. */
+export async function measurePair(
+  context: Context,
+  name: string,
+  configurations: readonly [Configuration, Configuration],
+  target: number | undefined,
+): Promise<Row> {
+  return withTrials(context, name, configurations, async (trials) => {
+    const [first = [], second = []] = await takeTurns(
+      context.runs,
+      trials.map((trial) => async () => (await trial.again())?.seconds),
+    );
+    const [ours, theirs] = [first.filter(isNumber), second.filter(isNumber)];
+    const rates = trials.map(({ transfer }, i): number[] => {
+      const bytes = transfer.files.reduce((sum, { byteLength }) => sum + byteLength, 0);
+      return (i === 0 ? ours : theirs).map((seconds) => bytes / 1e6 / seconds);
+    });
     return [
-      { name: 'wall', unit: 'seconds', samples: conversions.map(({ seconds }) => seconds) },
-      { name: 'cp', unit: 'seconds', samples: copies },
-      { name: 'wall / cp', unit: 'ratio', samples: conversions.map(({ seconds }, i) => seconds / (copies[i] ?? 0)) },
-      peakFigure(road, conversions),
+      { name: 'wall', unit: 'seconds', samples: ours },
+      { name: 'against', unit: 'seconds', samples: theirs },
+      { name: 'ratio', unit: 'ratio', samples: ratiosOf(ours, theirs), ...(target === undefined ? {} : { target }) },
+      { name: 'rate', unit: 'MB/s', samples: rates[0] ?? [] },
+      { name: 'rate against', unit: 'MB/s', samples: rates[1] ?? [] },
     ];
   });
 }
 
 /** Peak memory alone. */
 export async function measureMemory(context: Context, configuration: Configuration): Promise<Row> {
-  return measured(context, configuration, async (_, convert) => {
-    const conversions: Conversion[] = [];
-    for (let run = 0; run < context.runs; run++) {
-      context.log(`${subjectOf(configuration)}: run ${run + 1} of ${context.runs}`);
-      conversions.push(await convert());
-    }
-    return [peakFigure(configuration.road, conversions)];
+  return withTrials(context, subjectOf(configuration), [configuration], async ([trial]) => {
+    const [conversions = []] = await takeTurns(context.runs, [async () => trial?.again()]);
+    return [
+      peakFigure(
+        configuration,
+        conversions.flatMap((conversion) => conversion ?? []),
+      ),
+    ];
   });
 }
 
-/** Converts once and verifies. Then `measure` gets that output, and what converts again to the same bytes. */
-async function measured(
-  context: Context,
-  configuration: Configuration,
-  measure: (output: string, convert: () => Promise<Conversion>) => Promise<Figure[]>,
-): Promise<Row> {
-  const { road, checkpoint, precision } = configuration;
-  const subject = subjectOf(configuration);
-  const [first, again] = [join(context.work, 'first'), join(context.work, 'again')];
-  const failures: string[] = [];
-  const warm = await warmer(checkpoint.path, precision);
-  const convertTo = async (folder: string): Promise<Conversion> => {
-    mkdirSync(folder);
-    await flush();
-    warm();
-    return road.convert(checkpoint.path, folder, precision);
-  };
-  try {
-    context.log(`${subject}: first conversion and verification`);
-    await convertTo(first);
-    const output = join(first, OUTPUT_NAME);
-    failures.push(...verifyOutput(output, checkpoint.expected, precision));
-    const figures = await measure(output, async () => {
-      const conversion = await convertTo(again);
-      const { code } = await runProcess('cmp', ['--silent', output, join(again, OUTPUT_NAME)]);
-      if (code !== 0) failures.push('a later run gave other bytes than the first');
-      rmSync(again, { recursive: true });
-      return conversion;
-    });
-    return { subject, figures, failures };
-  } catch (error) {
-    return { subject, figures: [], failures: [...failures, error instanceof Error ? error.message : String(error)] };
-  } finally {
-    for (const folder of [first, again]) rmSync(folder, { recursive: true, force: true });
-  }
+function figuresOf(
+  baseline: string,
+  prefix: string,
+  [walls, copies]: readonly [number[], number[]],
+  target: number | undefined,
+): Figure[] {
+  return [
+    { name: `${prefix}wall`, unit: 'seconds', samples: walls },
+    { name: `${prefix}${baseline}`, unit: 'seconds', samples: copies },
+    {
+      name: `${prefix}wall / ${baseline}`,
+      unit: 'ratio',
+      samples: ratiosOf(walls, copies),
+      ...(target === undefined ? {} : { target }),
+    },
+  ];
 }
 
-/** Writes what earlier steps left in the page cache, so that it does not slow down what is measured next. */
-async function flush(): Promise<void> {
-  await runOrThrow('sync', []);
-}
-
-function peakFigure(road: Road, conversions: readonly Conversion[]): Figure {
+function peakFigure({ road }: Configuration, conversions: readonly Conversion[]): Figure {
   const samples = conversions.map(({ peakMemory }) => peakMemory);
-  return { name: 'peak memory', unit: 'bytes', samples, below: road.memoryLimit };
+  return { name: 'peak memory', unit: 'bytes', samples, target: road.memoryTarget };
 }
 
-function subjectOf({ road, checkpoint, precision }: Configuration): string {
-  return `${road.name}, ${checkpoint.label}, ${precision}`;
+function waitedFigure(conversions: readonly Conversion[]): Figure[] {
+  const samples = conversions.flatMap(({ waited }) => waited ?? []);
+  return samples.length === 0 ? [] : [{ name: 'share that waits for the adapter', unit: 'share', samples }];
+}
+
+function isNumber(value: number | undefined): value is number {
+  return value !== undefined;
 }

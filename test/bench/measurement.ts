@@ -5,6 +5,7 @@
  */
 
 import type { Checkpoints } from './checkpoint/cache.js';
+import type { RecipeName } from './checkpoint/recipes.js';
 
 /** Something that `npm run bench` measures. */
 export interface Measurement {
@@ -12,6 +13,8 @@ export interface Measurement {
   readonly name: string;
   /** One line: what is measured against what. */
   readonly describe: string;
+  /** Checkpoints that it generates. */
+  readonly recipes: readonly RecipeName[];
   /** Measures, and verifies what came out. What throws here fails the bench, and the other measurements go on. */
   run(context: Context): Promise<readonly Row[]>;
 }
@@ -40,12 +43,12 @@ export interface Figure {
   readonly name: string;
   readonly unit: Unit;
   readonly samples: readonly number[];
-  /** Every sample must be below it, in the same unit. */
-  readonly below?: number;
+  /** What the median is to come to at most, in the same unit. */
+  readonly target?: number;
 }
 
 /** Units of figures. A ratio has been taken between two samples of the same minute. */
-export type Unit = 'seconds' | 'bytes' | 'ratio';
+export type Unit = 'seconds' | 'milliseconds' | 'bytes' | 'kilobytes' | 'ratio' | 'share' | 'MB/s' | 'GB/s';
 
 /** What the samples come to. */
 export interface Summary {
@@ -63,18 +66,41 @@ export function summarize(samples: readonly number[]): Summary {
   return { median: middle.reduce((sum, sample) => sum + sample, 0) / middle.length, min, max };
 }
 
-/** Everything that fails a row: wrong output, and figures that are not below what they have to be. */
-export function failuresOf(row: Row): string[] {
-  const excesses = row.figures.flatMap(({ name, unit, samples, below }) => {
-    const { max } = summarize(samples);
-    if (below === undefined || max < below) return [];
-    return [`${name} is ${quantity(max, unit)}, not below ${quantity(below, unit)}`];
+/** Where the median of a figure is beyond its target, as text. A target does not fail a bench: machines differ. */
+export function missesOf(row: Row): string[] {
+  return row.figures.flatMap(({ name, unit, samples, target }) => {
+    const { median } = summarize(samples);
+    if (target === undefined || median <= target) return [];
+    return [`${row.subject}: ${name} is ${quantity(median, unit)}, not ${quantity(target, unit)} at most`];
   });
-  return [...row.failures, ...excesses].map((failure) => `${row.subject}: ${failure}`);
 }
 
-/** A quantity as text: `1.23 s`, `321 MB`, `1.23x`. */
+/** What each sample of the first figure is of that of the second, taken in the same turn. */
+export function ratiosOf(ours: readonly number[], theirs: readonly number[]): number[] {
+  return ours.flatMap((value, i) => {
+    const other = theirs[i];
+    return other === undefined ? [] : [value / other];
+  });
+}
+
+/** A quantity as text: `1.23 s`, `321 MB`, `1.23x`, `45 %`. */
 export function quantity(value: number, unit: Unit): string {
-  if (unit === 'bytes') return `${Math.round(value / 1e6)} MB`;
-  return `${value.toFixed(2)}${unit === 'seconds' ? ' s' : 'x'}`;
+  switch (unit) {
+    case 'seconds':
+      return `${value.toFixed(2)} s`;
+    case 'milliseconds':
+      return `${Math.round(value)} ms`;
+    case 'bytes':
+      return `${Math.round(value / 1e6)} MB`;
+    case 'kilobytes':
+      return `${(value / 1e3).toFixed(1)} KB`;
+    case 'ratio':
+      return `${value.toFixed(2)}x`;
+    case 'share':
+      return `${Math.round(value * 100)} %`;
+    case 'MB/s':
+      return `${Math.round(value)} MB/s`;
+    case 'GB/s':
+      return `${value.toPrecision(2)} GB/s`;
+  }
 }

@@ -5,17 +5,24 @@ export interface Ended {
   readonly code: number | null;
   /** Wall time, from the call to the end. */
   readonly seconds: number;
+  readonly stdout: string;
   readonly stderr: string;
   /** What the process wrote to file descriptor 3. */
   readonly note: string;
 }
 
-/** Runs a command without a shell and waits for its end. Its stdout is thrown away. */
-export function runProcess(command: string, args: readonly string[]): Promise<Ended> {
+/** What a process that is run may be given. */
+export interface ProcessOptions {
+  /** A file descriptor that its stdout goes to, in place of the result. */
+  readonly stdout?: number;
+}
+
+/** Runs a command without a shell and waits for its end. */
+export function runProcess(command: string, args: readonly string[], { stdout }: ProcessOptions = {}): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const started = performance.now();
-    const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
-    const texts = [child.stdio[2], child.stdio[3]].map((stream) => {
+    const child = spawn(command, args, { stdio: ['ignore', stdout ?? 'pipe', 'pipe', 'pipe'] });
+    const texts = [child.stdio[1], child.stdio[2], child.stdio[3]].map((stream) => {
       const text = { value: '' };
       stream?.on('data', (chunk) => {
         text.value += chunk;
@@ -27,13 +34,20 @@ export function runProcess(command: string, args: readonly string[]): Promise<En
       seconds = (performance.now() - started) / 1000;
     });
     child.on('error', reject);
-    child.on('close', (code) => resolve({ code, seconds, stderr: texts[0]?.value ?? '', note: texts[1]?.value ?? '' }));
+    child.on('close', (code) => {
+      const [out = '', err = '', note = ''] = texts.map(({ value }) => value);
+      resolve({ code, seconds, stdout: out, stderr: err, note });
+    });
   });
 }
 
 /** The same for a command that has to succeed. */
-export async function runOrThrow(command: string, args: readonly string[]): Promise<Ended> {
-  const ended = await runProcess(command, args);
+export async function runOrThrow(
+  command: string,
+  args: readonly string[],
+  options: ProcessOptions = {},
+): Promise<Ended> {
+  const ended = await runProcess(command, args, options);
   if (ended.code !== 0) throw new Error(`${command} ${args.join(' ')} ended with ${ended.code}\n${ended.stderr}`);
   return ended;
 }

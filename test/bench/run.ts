@@ -1,18 +1,19 @@
 /**
- * `npm run bench -- [options]`: measures what the product promises, and fails where an output is wrong or a limit is
- * passed. Linux only: memory is read from /proc.
+ * `npm run bench -- [options]`: measures what the product promises. It fails where an output is wrong; targets that are
+ * missed are listed. Linux only: memory is read from /proc.
  *
  * @module
  */
 
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { CLI } from '../helpers/cli.js';
-import { LARGE_ELEMENTS, openCheckpoints } from './checkpoint/cache.js';
+import { type Checkpoints, gigabytes, openCheckpoints } from './checkpoint/cache.js';
+import { LARGE_ELEMENTS } from './checkpoint/recipes.js';
 import { describeMachine, machineText } from './machine.js';
-import { type Context, failuresOf, type Measurement, type Row, summarize } from './measurement.js';
+import { type Context, type Measurement, missesOf, type Row, summarize } from './measurement.js';
 import { MEASUREMENTS } from './measurements/index.js';
 import { runOrThrow } from './process.js';
 import { tableText } from './table.js';
@@ -25,13 +26,13 @@ const HELP = `Usage: npm run bench -- [options]
 
   --only NAME        make this measurement alone; may be repeated
   --runs N           samples of each figure (default 3); the median is shown, with least and greatest beside it
-  --json FILE        save all samples
+  --json FILE        where to save all samples (default .cache/bench.json)
   --checkpoint DIR   convert this checkpoint, which has an EXPECTED.json, in place of generated ones; may be repeated
   --elements N       size of the generated checkpoints (default ${LARGE_ELEMENTS}); a small one does not fill the buffers,
                      so that memory still grows
   --clean            remove the generated checkpoints at the end (default: they are kept in .cache/bench)
 
-The generated checkpoints take about 14 GB, the outputs 6 GB more. What is in dist is measured; it is built when missing.
+How much of the disk is needed is said at the start. What is in dist is measured; it is built when missing.
 
 ${MEASUREMENTS.map(({ name, describe }) => `  ${name.padEnd(18)} ${describe}`).join('\n')}
 `;
@@ -43,12 +44,15 @@ interface Outcome {
   readonly failures: readonly string[];
 }
 
+/** Bytes that outputs take at once for each element of the large checkpoints: the giant one in bf16, twice. */
+const OUTPUT_BYTES_PER_ELEMENT = 2 * 2 * 6.75;
+
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       only: { type: 'string', multiple: true, default: [] },
       runs: { type: 'string', default: '3' },
-      json: { type: 'string' },
+      json: { type: 'string', default: `${CACHE}.json` },
       checkpoint: { type: 'string', multiple: true, default: [] },
       elements: { type: 'string', default: String(LARGE_ELEMENTS) },
       clean: { type: 'boolean', default: false },
@@ -80,25 +84,40 @@ async function main(): Promise<void> {
   try {
     removeStaleWork();
     mkdirSync(work, { recursive: true });
+    console.log(spaceText(selected, checkpoints, elements));
     for (const measurement of selected) {
       const outcome = await make(measurement, { runs, work, checkpoints, log });
       outcomes.push(outcome);
       console.log(`\n${measurement.name}: ${measurement.describe}\n${tableText(outcome.rows)}`);
+      const results = outcomes.map(resultOf);
+      writeFileSync(
+        values.json,
+        `${JSON.stringify({ machine, runs, elements, measurements: results }, undefined, 1)}\n`,
+      );
     }
   } finally {
     removeWork();
     if (values.clean) rmSync(CACHE, { recursive: true, force: true });
   }
 
+  const misses = outcomes.flatMap(({ rows }) => rows.flatMap(missesOf));
+  console.log(misses.length === 0 ? '\nAll targets are met.' : `\nMissed targets\n${misses.join('\n')}`);
   const failures = outcomes.flatMap((outcome) => outcome.failures);
   console.log(failures.length === 0 ? '\nAll outputs are right.' : `\nFAILED\n${failures.join('\n')}`);
-  if (values.json !== undefined) {
-    const measurements = outcomes.map(({ measurement: { name, describe }, rows }) => {
-      return { name, describe, rows: rows.map(summarizeRow) };
-    });
-    writeFileSync(values.json, `${JSON.stringify({ machine, runs, measurements, failures }, undefined, 1)}\n`);
-  }
+  console.log(`\nAll samples are in ${values.json}.`);
   if (failures.length > 0) process.exitCode = 1;
+}
+
+/** What the disk has to hold. @throws where it cannot */
+function spaceText(selected: readonly Measurement[], checkpoints: Checkpoints, elements: number): string {
+  const missing = checkpoints.missingBytes(selected.flatMap(({ recipes }) => recipes));
+  const outputs = elements * OUTPUT_BYTES_PER_ELEMENT;
+  const { bavail, bsize } = statfsSync(CACHE);
+  const text =
+    `Disk: ${gigabytes(missing)} for checkpoints that are not in ${CACHE} yet, up to ${gigabytes(outputs)} for outputs; ` +
+    `${gigabytes(bavail * bsize)} are free.`;
+  if (bavail * bsize < missing + outputs) throw new Error(`${text} That is too little.`);
+  return text;
 }
 
 /** Removes the outputs of runs that were killed. */
@@ -112,7 +131,11 @@ function removeStaleWork(): void {
 async function make(measurement: Measurement, context: Context): Promise<Outcome> {
   try {
     const rows = await measurement.run(context);
-    return { measurement, rows, failures: rows.flatMap(failuresOf) };
+    return {
+      measurement,
+      rows,
+      failures: rows.flatMap(({ subject, failures }) => failures.map((failure) => `${subject}: ${failure}`)),
+    };
   } catch (error) {
     const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
     return { measurement, rows: [], failures: [`${measurement.name}: ${reason}`] };
@@ -132,8 +155,11 @@ function count(option: string, text: string): number {
   return number;
 }
 
-function summarizeRow(row: Row): object {
-  return { ...row, figures: row.figures.map((figure) => ({ ...figure, ...summarize(figure.samples) })) };
+function resultOf({ measurement: { name, describe }, rows, failures }: Outcome): object {
+  const summarized = rows.map((row) => {
+    return { ...row, figures: row.figures.map((figure) => ({ ...figure, ...summarize(figure.samples) })) };
+  });
+  return { name, describe, rows: summarized, failures };
 }
 
 main().catch((error: unknown) => {

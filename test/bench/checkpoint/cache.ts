@@ -4,14 +4,15 @@
  * @module
  */
 
-import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statfsSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
-import { type CheckpointOptions, writeCheckpoint } from './deepspeed.js';
+import { existsSync, mkdirSync, realpathSync, renameSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { writeCheckpoint } from './deepspeed.js';
 import { type Expected, readExpected } from './expected.js';
+import { diskBytes, type RecipeName, recipe } from './recipes.js';
 
 /** A checkpoint on the disk. */
 export interface BenchCheckpoint {
-  /** Name for a row: `stage 3, 478 M`. */
+  /** Name for a row: `ZeRO-3, 478 M`. */
   readonly label: string;
   /** The folder, absolute and without links. */
   readonly path: string;
@@ -20,10 +21,14 @@ export interface BenchCheckpoint {
 
 /** The checkpoints of a run of the bench. They are generated when they are first asked for. */
 export interface Checkpoints {
-  /** The ones to convert: stage 3 and stage 2, or those that the user named. */
+  /** About how many elements the large ones have. */
+  readonly elements: number;
+  /** The ones to convert: ZeRO-3 and ZeRO-2, or those that the user named. */
   large(): readonly BenchCheckpoint[];
-  /** A stage 3 checkpoint of about a fifth of the size, to show what grows and what does not. */
-  small(): BenchCheckpoint;
+  /** One of those that are generated. */
+  made(name: RecipeName): BenchCheckpoint;
+  /** Bytes on the disk that it takes to generate those that are not there yet. */
+  missingBytes(names: readonly RecipeName[]): number;
 }
 
 /** Which checkpoints to use. */
@@ -37,56 +42,56 @@ export interface CheckpointChoice {
   log(text: string): void;
 }
 
-/** Elements to ask for; rounded down to whole layers they give 478 M. */
-export const LARGE_ELEMENTS = 480e6;
-
-/** How many times the large checkpoint is as large as the small one. At 480e6 it gives 101 M. */
-const LARGE_TO_SMALL = 4.7;
+/** Names of the large checkpoints. */
+const LARGE: readonly RecipeName[] = ['zero3', 'zero2'];
 
 /** Part of the name of a cached checkpoint. To be raised when other bytes are generated for the same options. */
-const GENERATION = 1;
-
-/** Bytes of a checkpoint for each parameter: master and two moments in fp32, and at stage 2 a copy in bf16. */
-const BYTES_PER_ELEMENT = { 2: 14, 3: 12 };
-
-/** Bytes that are needed beside the checkpoint for each parameter: two outputs and a copy, in fp32. */
-const OUTPUT_BYTES_PER_ELEMENT = 12;
+const GENERATION = 2;
 
 /** The checkpoints of a choice. */
 export function openCheckpoints({ cache, elements, named, log }: CheckpointChoice): Checkpoints {
-  const generated = (options: CheckpointOptions): BenchCheckpoint => {
-    const path = join(cache, `zero${options.stage}-${options.elements}-${GENERATION}`);
-    if (!existsSync(path)) generate(path, options, log);
-    return openCheckpoint(path, `stage ${options.stage}`);
+  const folderOf = (name: RecipeName): string => join(cache, `${name}-${elements}-${GENERATION}`);
+  const made = (name: RecipeName): BenchCheckpoint => {
+    const path = folderOf(name);
+    const { label, options } = recipe(name, elements);
+    if (!existsSync(path)) {
+      log(`writing a checkpoint of ${gigabytes(diskBytes(options))} to ${path}`);
+      generate(path, (folder) => writeCheckpoint(folder, options));
+    }
+    return openCheckpoint(path, label);
   };
   return {
-    large: () =>
-      named.length > 0
-        ? named.map((folder) => openCheckpoint(folder, basename(realpathSync(folder))))
-        : ([3, 2] as const).map((stage) => generated({ stage, elements })),
-    small: () => generated({ stage: 3, elements: Math.round(elements / LARGE_TO_SMALL) }),
+    elements,
+    large: () => {
+      if (named.length === 0) return LARGE.map(made);
+      return named.map((folder) => openCheckpoint(folder, basename(realpathSync(folder))));
+    },
+    made,
+    missingBytes(names) {
+      const all = named.length === 0 ? names : names.filter((name) => !LARGE.includes(name));
+      const missing = [...new Set(all)].filter((name) => !existsSync(folderOf(name)));
+      return missing.reduce((sum, name) => sum + diskBytes(recipe(name, elements).options), 0);
+    },
   };
+}
+
+/** Makes a folder: written beside its place first, so that one that was not finished is never taken for one. */
+export function generate(path: string, write: (folder: string) => void): void {
+  const partial = `${path}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  write(partial);
+  renameSync(partial, path);
+}
+
+/** Bytes as text: `5.7 GB`. */
+export function gigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(1)} GB`;
 }
 
 function openCheckpoint(folder: string, name: string): BenchCheckpoint {
   const path = realpathSync(folder);
   const expected = readExpected(path);
-  return { label: `${name}, ${Math.round(expected.elements / 1e6)} M`, path, expected };
-}
-
-/** Writes beside the place first, so that a checkpoint that was not finished is never taken for one. */
-function generate(path: string, options: CheckpointOptions, log: (text: string) => void): void {
-  const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`;
-  const partial = `${path}.partial`;
-  rmSync(partial, { recursive: true, force: true });
-  mkdirSync(partial, { recursive: true });
-  const size = options.elements * BYTES_PER_ELEMENT[options.stage];
-  const needed = size + options.elements * OUTPUT_BYTES_PER_ELEMENT;
-  const { bavail, bsize } = statfsSync(dirname(path));
-  if (bavail * bsize < needed) {
-    throw new Error(`${dirname(path)} has ${gigabytes(bavail * bsize)} free; the bench needs ${gigabytes(needed)}.`);
-  }
-  log(`writing a checkpoint of ${gigabytes(size)} to ${path}`);
-  writeCheckpoint(partial, options);
-  renameSync(partial, path);
+  const millions = Math.round(expected.elements / 1e6);
+  return { label: `${name}, ${millions} M`, path, expected };
 }

@@ -5,8 +5,10 @@
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, openSync, readdirSync, readFileSync, readSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { readWeightFile } from '../../../src/checkpoints/weights.js';
+import { openFolder } from '../../../src/node.js';
 import type { Parameter } from './shapes.js';
 import { fillValues, roundToBf16, roundToFp16 } from './values.js';
 
@@ -30,10 +32,19 @@ const CHUNK_ELEMENTS = 1 << 20;
 /** Bytes of the length in front of a safetensors header. */
 const LENGTH_BYTES = 8;
 
-/** Writes the EXPECTED.json of a checkpoint whose weights are the sequence of `seed`. */
-export function writeExpected(folder: string, parameters: readonly Parameter[], seed: number): void {
+/** Writes the EXPECTED.json of a checkpoint whose weights are the sequence of `seed`, or zeros where there is none. */
+export function writeExpected(folder: string, parameters: readonly Parameter[], seed: number | undefined): void {
   const elements = parameters.reduce((sum, parameter) => sum + parameter.elements, 0);
-  const tensors = Object.fromEntries(parameters.map((parameter) => [parameter.name, hashesOf(parameter, seed)]));
+  const ofZeros = new Map<number, Hashes>();
+  const hashes = (parameter: Parameter): Hashes => {
+    if (seed !== undefined) return hashesOf(parameter, seed);
+    const made = ofZeros.get(parameter.elements) ?? hashesOfZeros(parameter.elements);
+    ofZeros.set(parameter.elements, made);
+    return made;
+  };
+  const tensors = Object.fromEntries(
+    parameters.map((parameter) => [parameter.name, { shape: parameter.shape, ...hashes(parameter) }]),
+  );
   writeFileSync(join(folder, 'EXPECTED.json'), JSON.stringify({ elements, tensors } satisfies Expected, undefined, 1));
 }
 
@@ -42,27 +53,72 @@ export function readExpected(folder: string): Expected {
   return JSON.parse(readFileSync(join(folder, 'EXPECTED.json'), 'utf8')) as Expected;
 }
 
-/** Compares every tensor of a safetensors file. Gives what is wrong with it, nothing where it is right. */
-export function verifyOutput(path: string, expected: Expected, precision: Precision): string[] {
+/** Where a tensor lies in an output file. */
+interface Found {
+  readonly path: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** Bytes of the file. */
+  readonly begin: number;
+  readonly end: number;
+}
+
+/**
+ * Compares every tensor of the safetensors and `.bin` files in a folder. Gives what is wrong with them, nothing where they
+ * are right.
+ */
+export async function verifyOutput(folder: string, expected: Expected, precision: Precision): Promise<string[]> {
+  const names = readdirSync(folder).filter((name) => /\.(safetensors|bin)$/.test(name));
+  const found = new Map<string, Found>();
+  for (const name of names.toSorted()) {
+    const path = join(folder, name);
+    for (const [tensor, place] of name.endsWith('.bin') ? await torchTensors(path) : safetensors(path)) {
+      found.set(tensor, place);
+    }
+  }
+  const dtype = PRECISIONS[precision];
+  const wrong = Object.entries(expected.tensors).flatMap(([name, tensor]) => {
+    const place = found.get(name);
+    if (place === undefined) return [`${name} is missing`];
+    if (place.dtype !== dtype) return [`${name} is ${place.dtype}, not ${dtype}`];
+    if (String(place.shape) !== String(tensor.shape)) {
+      return [`${name} has shape [${place.shape}], not [${tensor.shape}]`];
+    }
+    return hashOfRange(place) === tensor[precision] ? [] : [`${name} has other values`];
+  });
+  const more = [...found.keys()].filter((name) => !(name in expected.tensors));
+  return [...wrong, ...more.map((name) => `${name} is not expected`)];
+}
+
+/** The header of a safetensors file, read a second way. */
+function safetensors(path: string): (readonly [name: string, place: Found])[] {
   const file = openSync(path, 'r');
   try {
     const length = Number(readAt(file, 0, LENGTH_BYTES).readBigUInt64LE());
     const header = JSON.parse(readAt(file, LENGTH_BYTES, length).toString('utf8')) as Record<string, HeaderEntry>;
-    const wrong = Object.entries(expected.tensors).flatMap(([name, tensor]) => {
-      const entry = header[name];
-      if (entry === undefined) return [`${name} is missing`];
-      const dtype = PRECISIONS[precision];
-      if (entry.dtype !== dtype) return [`${name} is ${entry.dtype}, not ${dtype}`];
-      if (String(entry.shape) !== String(tensor.shape))
-        return [`${name} has shape [${entry.shape}], not [${tensor.shape}]`];
-      const [begin, end] = entry.data_offsets;
-      const data = LENGTH_BYTES + length;
-      return hashOfRange(file, data + begin, data + end) === tensor[precision] ? [] : [`${name} has other values`];
+    const data = LENGTH_BYTES + length;
+    return Object.entries(header).flatMap(([name, entry]) => {
+      if (name === '__metadata__') return [];
+      const { dtype, shape, data_offsets: offsets } = entry;
+      return [[name, { path, dtype, shape, begin: data + offsets[0], end: data + offsets[1] }]];
     });
-    const more = Object.keys(header).filter((name) => name !== '__metadata__' && !(name in expected.tensors));
-    return [...wrong, ...more.map((name) => `${name} is not expected`)];
   } finally {
     closeSync(file);
+  }
+}
+
+/** Where a torch file has its tensors, as the product finds them. What lies there is compared without it. */
+async function torchTensors(path: string): Promise<(readonly [name: string, place: Found])[]> {
+  const source = await (await openFolder(dirname(path))).open(basename(path));
+  try {
+    const { tensors } = await readWeightFile(source, 0);
+    return [...tensors].map(([name, { dtype, shape, pieces }]) => {
+      const [piece] = pieces;
+      if (!piece || !('offset' in piece) || pieces.length > 1) throw new Error(`${name} is not in one piece.`);
+      return [name, { path, dtype, shape, begin: piece.offset, end: piece.offset + piece.length }];
+    });
+  } finally {
+    await source.close();
   }
 }
 
@@ -72,7 +128,9 @@ interface HeaderEntry {
   readonly data_offsets: readonly [begin: number, end: number];
 }
 
-function hashesOf({ shape, elements, first }: Parameter, seed: number): Expected['tensors'][string] {
+type Hashes = Readonly<Record<Precision, string>>;
+
+function hashesOf({ elements, first }: Parameter, seed: number): Hashes {
   const [fp32, fp16, bf16] = [createHash('sha256'), createHash('sha256'), createHash('sha256')];
   const words = new Uint32Array(CHUNK_ELEMENTS);
   const halves = new Uint16Array(CHUNK_ELEMENTS);
@@ -86,15 +144,31 @@ function hashesOf({ shape, elements, first }: Parameter, seed: number): Expected
     roundToBf16(wide, narrow);
     bf16.update(narrow);
   }
-  return { shape, fp32: fp32.digest('hex'), fp16: fp16.digest('hex'), bf16: bf16.digest('hex') };
+  return { fp32: fp32.digest('hex'), fp16: fp16.digest('hex'), bf16: bf16.digest('hex') };
 }
 
-function hashOfRange(file: number, start: number, end: number): string {
-  const hash = createHash('sha256');
-  for (let at = start; at < end; at += 4 * CHUNK_ELEMENTS) {
-    hash.update(readAt(file, at, Math.min(4 * CHUNK_ELEMENTS, end - at)));
+function hashesOfZeros(elements: number): Hashes {
+  const zeros = Buffer.alloc(4 * CHUNK_ELEMENTS);
+  const hashOf = (byteLength: number): string => {
+    const hash = createHash('sha256');
+    for (let at = 0; at < byteLength; at += zeros.length) hash.update(zeros.subarray(0, byteLength - at));
+    return hash.digest('hex');
+  };
+  const halves = hashOf(2 * elements);
+  return { fp32: hashOf(4 * elements), fp16: halves, bf16: halves };
+}
+
+function hashOfRange({ path, begin, end }: Found): string {
+  const file = openSync(path, 'r');
+  try {
+    const hash = createHash('sha256');
+    for (let at = begin; at < end; at += 4 * CHUNK_ELEMENTS) {
+      hash.update(readAt(file, at, Math.min(4 * CHUNK_ELEMENTS, end - at)));
+    }
+    return hash.digest('hex');
+  } finally {
+    closeSync(file);
   }
-  return hash.digest('hex');
 }
 
 function readAt(file: number, at: number, length: number): Buffer {

@@ -8,12 +8,16 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { emitZipTail, layoutZip, type PlacedBytes } from '../../../src/formats/zip/write.js';
+import { crcOfZeros } from './zeros.js';
 
 /** A storage before its bytes. */
 export interface MadeStorage {
   readonly byteLength: number;
-  /** Makes the bytes `[at, at + into.length)`. Both numbers are multiples of 4, unless the storage ends there. */
-  fill(into: Uint8Array<ArrayBuffer>, at: number): void;
+  /**
+   * Makes the bytes `[at, at + into.length)`. Both numbers are multiples of 4, unless the storage ends there. Absent where
+   * all are zeros: the file then has a hole there, which takes no space.
+   */
+  readonly fill?: (into: Uint8Array<ArrayBuffer>, at: number) => void;
 }
 
 /** Bytes that are made and written at a time. */
@@ -50,6 +54,7 @@ function writeData(file: number, at: number, data: Uint8Array | MadeStorage | un
     writeAt(file, { at, bytes: new Uint8Array(data) });
     return crc32(data);
   }
+  if (!data.fill) return crcOfZeros(data.byteLength);
   const chunk = new Uint8Array(Math.min(CHUNK_BYTES, data.byteLength));
   let crc = 0;
   for (let done = 0; done < data.byteLength; done += chunk.length) {

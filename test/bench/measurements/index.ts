@@ -1,7 +1,20 @@
 import type { Measurement } from '../measurement.js';
 import { commandLine } from './command-line.js';
+import { formats } from './formats.js';
+import { kernels } from './kernels.js';
 import { memory } from './memory.js';
-import { page } from './page.js';
+import { page, pageGpu } from './page.js';
+import { shapes } from './shapes.js';
+import { start } from './start.js';
 
 /** All measurements, in the order they are made. */
-export const MEASUREMENTS: readonly Measurement[] = [commandLine, page, memory];
+export const MEASUREMENTS: readonly Measurement[] = [
+  commandLine,
+  page,
+  pageGpu,
+  formats,
+  memory,
+  shapes,
+  kernels,
+  start,
+];

@@ -1,40 +1,45 @@
 import { servePage } from '../../helpers/serve.js';
+import type { BenchCheckpoint } from '../checkpoint/cache.js';
 import { measureMemory } from '../conversion.js';
-import type { Context, Measurement, Row } from '../measurement.js';
+import { type Context, type Measurement, type Row, ratiosOf } from '../measurement.js';
 import { commandLine } from '../roads/command-line.js';
 import { page } from '../roads/page.js';
 import type { Road } from '../roads/road.js';
 
-/** What counts as no growth, while the checkpoint grows nearly five times: two peaks differ by when garbage is collected. */
-const GROWTH_LIMIT = 1.5;
+/** What counts as no growth, while the checkpoint grows thirty times. */
+const GROWTH_TARGET = 1.1;
 
-/** Peak memory with a small and a large checkpoint, on both roads. bf16, where input and output tiles differ. */
+/** Peak memory with checkpoints of several sizes, on both roads. bf16, where input and output tiles differ. */
 export const memory: Measurement = {
   name: 'memory',
-  describe: 'peak memory with a small and a large checkpoint, and how many times it grows',
+  describe: 'peak memory with a small, a large and a giant checkpoint, and how many times it grows',
+  recipes: ['small', 'zero3', 'giant'],
   async run(context) {
+    const { checkpoints } = context;
+    const large = checkpoints.large()[0] ?? checkpoints.made('zero3');
+    const sizes = [checkpoints.made('small'), large, checkpoints.made('giant')];
     const served = await servePage();
     try {
-      return [...(await growth(context, commandLine)), ...(await growth(context, page(served, 'cpu')))];
+      return [
+        ...(await measureGrowth(context, commandLine, sizes)),
+        ...(await measureGrowth(context, page(served, 'cpu'), sizes)),
+      ];
     } finally {
       await served.close();
     }
   },
 };
 
-async function growth(context: Context, road: Road): Promise<Row[]> {
+/** A row for each checkpoint, and beside all but the first how many times the memory of the first it takes. */
+async function measureGrowth(context: Context, road: Road, sizes: readonly BenchCheckpoint[]): Promise<Row[]> {
   const rows: Row[] = [];
-  const [large] = context.checkpoints.large();
-  if (large === undefined) throw new Error('There is no large checkpoint.');
-  for (const checkpoint of [context.checkpoints.small(), large]) {
-    rows.push(await measureMemory(context, { road, checkpoint, precision: 'bf16' }));
+  for (const checkpoint of sizes) {
+    rows.push(await measureMemory(context, { road, checkpoint, settings: { dtype: 'bf16' } }));
   }
-  const [few, many] = rows.map((row) => row.figures[0]?.samples ?? []);
-  const samples = (many ?? []).flatMap((bytes, i) => (few?.[i] === undefined ? [] : [bytes / few[i]]));
-  const subject = `${road.name}, growth`;
-  if (samples.length === 0) return [...rows, { subject, figures: [], failures: ['it could not be measured'] }];
-  return [
-    ...rows,
-    { subject, figures: [{ name: 'growth', unit: 'ratio', samples, below: GROWTH_LIMIT }], failures: [] },
-  ];
+  const [first = [], ...others] = rows.map(({ figures }) => figures[0]?.samples ?? []);
+  return rows.map((row, i) => {
+    const samples = ratiosOf(others[i - 1] ?? [], first);
+    if (samples.length === 0) return row;
+    return { ...row, figures: [...row.figures, { name: 'growth', unit: 'ratio', samples, target: GROWTH_TARGET }] };
+  });
 }

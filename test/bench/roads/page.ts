@@ -1,26 +1,29 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Page } from 'playwright';
 import { chooseDestination, openCheckpoint, openPage, pressStart, readReport, setOptions } from '../../e2e/drive.js';
-import { readPss } from '../../helpers/memory.js';
-import { launchBrowser } from '../../helpers/page.js';
+import { launchBrowser, type TestBrowser } from '../../helpers/page.js';
 import type { ServedPage } from '../../helpers/serve.js';
+import { takeDownloads } from '../downloads.js';
+import { SETTLE_MS, watchPeak } from '../memory.js';
 import type { Road } from './road.js';
 
-/** Time between two looks at the memory, in milliseconds. A look costs about 20, which the conversion cannot have. */
-const MEMORY_MS = 200;
+/** Where the page writes: into the folder that is dropped on it, or as downloads. */
+export type Destination = 'folder' | 'download';
 
-/** Time that a fresh browser gets to come to rest before its memory is taken as that of an empty one. */
-const SETTLE_MS = 1500;
+/** What the processes of a browser may grow by, in bytes. */
+const PAGE_MEMORY = 700e6;
 
 /**
  * The built page, in a fresh browser for each conversion. `gpu` converts with a software adapter. The time is what a user
- * waits: from the drop of the checkpoint to the plan, and from Start to the report. The memory is what all processes of
- * the browser take above those with an empty tab.
+ * waits: from the drop of the checkpoint to the plan, and from Start to the report, and to the last download where files
+ * are downloaded. The memory is what all processes of the browser take above those with an empty tab.
  */
-export function page(served: ServedPage, backend: 'cpu' | 'gpu'): Road {
+export function page(served: ServedPage, backend: 'cpu' | 'gpu', destination: Destination = 'folder'): Road {
   return {
-    name: `page, ${backend}`,
-    memoryLimit: 700e6,
-    async convert(checkpoint, output, precision) {
+    name: `page, ${backend}${destination === 'download' ? ', download' : ''}`,
+    memoryTarget: PAGE_MEMORY,
+    async convert(checkpoint, output, settings) {
+      const { dtype, maxShardSize } = settings;
       const browser = await launchBrowser({ gpu: backend === 'gpu' });
       try {
         await sleep(SETTLE_MS);
@@ -28,15 +31,21 @@ export function page(served: ServedPage, backend: 'cpu' | 'gpu'): Road {
         const { page } = browser;
         await openPage(page, served.url);
         const [, toPlan] = await timed(openCheckpoint(page, checkpoint));
-        await setOptions(page, { dtype: precision, backend });
-        await chooseDestination(page, output);
+        const shards = maxShardSize === undefined ? {} : { maxShardSize: `${maxShardSize / 1e6}MB` };
+        await setOptions(page, { dtype, backend, ...shards });
+        if (destination === 'folder') await chooseDestination(page, output);
+        else await page.getByRole('button', { name: /^Download/ }).click();
         const [report, toReport] = await timed(pressStart(page, false).then(() => readReport(page)));
+        const download = () => saveAll(page, browser, report.files.length);
+        const [, toFiles] = await timed(destination === 'download' ? download() : Promise.resolve());
         const peakMemory = peak.stop();
-        const { name, description, jobsOnCpu } = report.backend;
+        if (destination === 'download') takeDownloads(browser, output);
+        const { name, description, jobsOnCpu, waitedSeconds } = report.backend;
         if (name !== backend || (backend === 'gpu' && jobsOnCpu > 0)) {
           throw new Error(`It was converted by ${name} (${description}), with ${jobsOnCpu} jobs on the CPU.`);
         }
-        return { seconds: toPlan + toReport, peakMemory };
+        const waited = waitedSeconds === undefined ? {} : { waited: waitedSeconds / report.seconds };
+        return { seconds: toPlan + toReport + toFiles, peakMemory, ...waited };
       } finally {
         await browser.close();
       }
@@ -44,25 +53,14 @@ export function page(served: ServedPage, backend: 'cpu' | 'gpu'): Road {
   };
 }
 
+/** Saves the files that the report offers, and waits until all are on the disk. */
+async function saveAll(page: Page, browser: TestBrowser, files: number): Promise<void> {
+  for (const link of await page.getByTestId('downloads').getByRole('link').all()) await link.click();
+  while (browser.finishedDownloads.length < files) await sleep(10);
+}
+
 async function timed<T>(work: Promise<T>): Promise<readonly [result: T, seconds: number]> {
   const started = performance.now();
   const result = await work;
   return [result, (performance.now() - started) / 1000];
-}
-
-/** Watches the memory of a process and its descendants. `stop` gives the most bytes above those at the start. */
-function watchPeak(pid: number): { stop(): number } {
-  const before = readPss(pid);
-  let peak = before;
-  const look = (): void => {
-    peak = Math.max(peak, readPss(pid));
-  };
-  const timer = setInterval(look, MEMORY_MS);
-  return {
-    stop() {
-      clearInterval(timer);
-      look();
-      return peak - before;
-    },
-  };
 }

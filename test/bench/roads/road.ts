@@ -1,21 +1,43 @@
+import type { TpRule } from '../../../src/node.js';
 import type { Precision } from '../checkpoint/expected.js';
+
+/** How a checkpoint is converted. */
+export interface Settings {
+  readonly dtype: Precision;
+  /** Default safetensors. */
+  readonly format?: 'safetensors' | 'bin';
+  /** Bytes. Default: one file. */
+  readonly maxShardSize?: number;
+  /** Default true: every check is on. */
+  readonly verify?: boolean;
+  readonly tpRules?: readonly TpRule[];
+}
 
 /** A way from a checkpoint to weights: the command line, the page. */
 export interface Road {
   readonly name: string;
-  /** What its memory must stay below, in bytes. */
-  readonly memoryLimit: number;
-  /** Converts `checkpoint` to `output`/model.safetensors. `output` is an empty folder. Paths are absolute. */
-  convert(checkpoint: string, output: string, precision: Precision): Promise<Conversion>;
+  /** What its memory is to stay below, in bytes. */
+  readonly memoryTarget: number;
+  /** Converts `checkpoint` into `output`, an empty folder. Paths are absolute. */
+  convert(checkpoint: string, output: string, settings: Settings): Promise<Conversion>;
 }
 
 /** What a conversion took. */
 export interface Conversion {
-  /** Wall time, from the start to the finished file. */
+  /** Wall time, from the start to the finished files. */
   readonly seconds: number;
   /** The most memory at a time, in bytes. */
   readonly peakMemory: number;
+  /** Share of the run in which the GPU adapter had something to do. Absent where none converts. */
+  readonly waited?: number;
 }
 
-/** Name of the file that a road writes. */
-export const OUTPUT_NAME = 'model.safetensors';
+/** The settings that differ from the default, as text: `bf16, shards, no checks`. */
+export function settingsText({ dtype, format, maxShardSize, verify = true }: Settings): string {
+  return [
+    dtype,
+    ...(format === 'bin' ? ['.bin'] : []),
+    ...(maxShardSize === undefined ? [] : [`shards of ${Math.round(maxShardSize / 1e6)} MB`]),
+    ...(verify ? [] : ['no checks']),
+  ].join(', ');
+}

@@ -2,11 +2,11 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { folderOutput, inspect, openFolder, plan, run } from '../../../src/node.js';
+import { folderOutput, type InspectOptions, inspect, openFolder, plan, run } from '../../../src/node.js';
 import { openCheckpoints } from '../../bench/checkpoint/cache.js';
-import { WORLD, writeCheckpoint } from '../../bench/checkpoint/deepspeed.js';
+import { type CheckpointOptions, RANKS, writeCheckpoint } from '../../bench/checkpoint/deepspeed.js';
 import { PRECISIONS, type Precision, readExpected, verifyOutput } from '../../bench/checkpoint/expected.js';
-import { llamaParameters } from '../../bench/checkpoint/shapes.js';
+import { evenParameters, giantAndTinyParameters, llamaParameters } from '../../bench/checkpoint/shapes.js';
 import { fillValues } from '../../bench/checkpoint/values.js';
 
 /** Too few for more than one layer. */
@@ -18,7 +18,7 @@ afterAll(() => rmSync(home, { recursive: true, force: true }));
 describe.each([2, 3] as const)('a generated checkpoint of stage %d', (stage) => {
   const folder = join(home, `zero${stage}`);
   mkdirSync(folder);
-  writeCheckpoint(folder, { stage, elements: ELEMENTS });
+  writeCheckpoint(folder, { stage, parameters: llamaParameters(ELEMENTS) });
 
   test('is what it says, without a warning', async () => {
     const inventory = await inspect(await openFolder(folder));
@@ -33,16 +33,71 @@ describe.each([2, 3] as const)('a generated checkpoint of stage %d', (stage) => 
       const out = join(folder, dtype);
       const report = await run(plan(await inspect(input), { dtype }), { input, output: folderOutput(out) });
       expect(report.checks.filter(({ status }) => status === 'failed')).toEqual([]);
-      expect(verifyOutput(join(out, 'model.safetensors'), readExpected(folder), dtype)).toEqual([]);
+      expect(await verifyOutput(out, readExpected(folder), dtype)).toEqual([]);
     },
   );
 });
 
+describe('a generated checkpoint of another kind', () => {
+  const parameters = [
+    { name: 'a', shape: [5, 16], elements: 80, first: 0 },
+    { name: 'b', shape: [3, 8], elements: 24, first: 80 },
+  ];
+
+  test.each<[string, Omit<CheckpointOptions, 'parameters'>, InspectOptions]>([
+    ['with many ranks', { stage: 3, ranks: 40 }, {}],
+    [
+      'with columns that are shared out',
+      { stage: 2, ranks: 1, tensorParallel: 8 },
+      { tpRules: [{ pattern: '*', merge: 1 }] },
+    ],
+    ['of zeros', { stage: 3, weights: 'zeros', moments: 'zeros' }, {}],
+    ['of zeros at stage 2', { stage: 2, weights: 'zeros', moments: 'zeros' }, {}],
+  ])('%s gives what was expected when it was made', async (_, options, reading) => {
+    const folder = mkdtempSync(join(home, 'kind-'));
+    writeCheckpoint(folder, { parameters, ...options });
+    const input = await openFolder(folder);
+    for (const dtype of Object.keys(PRECISIONS) as Precision[]) {
+      const out = join(folder, dtype);
+      const report = await run(plan(await inspect(input, reading), { dtype }), { input, output: folderOutput(out) });
+      expect(report.checks.filter(({ status }) => status === 'failed')).toEqual([]);
+      expect(await verifyOutput(out, readExpected(folder), dtype)).toEqual([]);
+    }
+  });
+
+  test('takes no space for moments that are zeros', () => {
+    const blocks = (moments: 'values' | 'zeros'): number => {
+      const folder = mkdtempSync(join(home, 'kind-'));
+      writeCheckpoint(folder, { stage: 3, ranks: 1, parameters: llamaParameters(ELEMENTS), moments });
+      return statSync(join(folder, 'global_step1', 'bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt')).blocks;
+    };
+    expect(blocks('zeros')).toBeLessThan(0.4 * blocks('values'));
+  });
+
+  test('cannot share out columns at stage 3', () => {
+    const options = { stage: 3, ranks: 1, tensorParallel: 8, parameters } as const;
+    expect(() => writeCheckpoint(mkdtempSync(join(home, 'kind-')), options)).toThrow('stage 2');
+  });
+});
+
 test('no parameter of a model divides by the number of ranks, so that every cut is padded', () => {
   for (const elements of [ELEMENTS, 30e6, 480e6]) {
-    const even = llamaParameters(elements).filter((parameter) => parameter.elements % WORLD === 0);
+    const even = llamaParameters(elements).filter((parameter) => parameter.elements % RANKS === 0);
     expect(even).toEqual([]);
   }
+});
+
+test('all dimensions of an even model are even', () => {
+  for (const elements of [ELEMENTS, 30e6, 480e6]) {
+    expect(evenParameters(elements).filter(({ shape }) => shape.some((size) => size % 2 === 1))).toEqual([]);
+  }
+});
+
+test('a giant model has nearly as many elements as are asked for, in tensors of 2 GB and of 40 bytes', () => {
+  const parameters = giantAndTinyParameters(3e9);
+  expect(new Set(parameters.map(({ elements }) => 4 * elements))).toEqual(new Set([2 ** 31, 40]));
+  const total = parameters.reduce((sum, { elements }) => sum + elements, 0);
+  expect(Math.abs(total - 3e9)).toBeLessThan(0.1 * 3e9);
 });
 
 test('a model has about as many parameters as are asked for, one after the other', () => {
@@ -87,8 +142,15 @@ describe('the cache', () => {
     const [again] = open().large();
     expect(logged.length).toBe(made);
     expect(again).toEqual(first);
+    expect(open().missingBytes(['zero3'])).toBe(0);
     expect(existsSync(`${first?.path}.partial`)).toBe(false);
     expect(statSync(join(first?.path ?? '', 'latest')).isFile()).toBe(true);
+  });
+
+  test('counts what is not there yet, each checkpoint once', () => {
+    const bytes = open().missingBytes(['small']);
+    expect(bytes).toBeGreaterThan(0);
+    expect(open().missingBytes(['small', 'zero3', 'small'])).toBe(bytes);
   });
 
   test('takes the folders that are named in place of its own', () => {
