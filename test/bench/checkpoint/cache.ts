@@ -46,7 +46,7 @@ export interface CheckpointChoice {
 const LARGE: readonly RecipeName[] = ['zero3', 'zero2'];
 
 /** Part of the name of a cached checkpoint. To be raised when other bytes are generated for the same options. */
-const GENERATION = 2;
+const GENERATION = 3;
 
 /** The checkpoints of a choice. */
 export function openCheckpoints({ cache, elements, named, log }: CheckpointChoice): Checkpoints {

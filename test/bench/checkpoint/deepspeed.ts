@@ -63,7 +63,8 @@ export function writeCheckpoint(folder: string, options: CheckpointOptions): voi
     for (let rank = 0; rank < ranks; rank++) {
       const segments = stage === 3 ? interleaved(local, rank, ranks) : consecutive(local, rank, ranks);
       const optim = join(tagFolder, `bf16_zero_pp_rank_${rank}_${mp}_optim_states.pt`);
-      writeOptimizer(optim, options, segments, paddedTotal(total, ranks) - total);
+      const padding = rank === ranks - 1 ? paddedTotal(total, ranks) - total : 0;
+      writeOptimizer(optim, options, segments, padding);
       if (stage === 3) writeTorchFile(join(tagFolder, `zero_pp_rank_${rank}_${mp}_model_states.pt`), ...model);
     }
     if (stage === 2) writeTorchFile(join(tagFolder, `${mp}_model_states.pt`), ...model);
