@@ -15,7 +15,7 @@ const library: UserConfig = {
     target: 'es2023',
     minify: false,
     lib: { entry: 'src/index.ts', formats: ['es'], fileName: 'index' },
-    rolldownOptions: { external: ['fflate'] },
+    rolldownOptions: { external: ['fflate', 'hash-wasm'] },
   },
 };
 

@@ -28,6 +28,8 @@ export type Command =
       readonly overwrite: boolean;
       readonly verify: boolean;
       readonly dryRun: boolean;
+      /** Take the SHA-256 of what is written. */
+      readonly sha256: boolean;
       /** Threads that fill tiles; undefined leaves it to the machine. */
       readonly threads: number | undefined;
     } & Common);
@@ -81,6 +83,7 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
                                   has them at the precision of the training (ZeRO-1 and ZeRO-2)
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
+  --sha256                        take the SHA-256 of every file that is written, for the report
   --threads N                     threads that read and convert; 0 for none (default: as many as there are cores, at most 4)
   --dry-run                       show what would be written, and stop
   --json                          print the inventory, plan or report as JSON
@@ -124,6 +127,7 @@ export function parseCommand(args: readonly string[]): Command {
     overwrite: values.overwrite,
     verify: !values['no-verify'],
     dryRun: values['dry-run'],
+    sha256: values.sha256,
     threads: threadsOf(values),
     ...common,
   };
@@ -248,6 +252,7 @@ function parse(args: readonly string[]) {
         partial: { type: 'boolean', default: false },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
+        sha256: { type: 'boolean', default: false },
         threads: { type: 'string' },
         'no-verify': { type: 'boolean', default: false },
         'dry-run': { type: 'boolean', default: false },

@@ -57,11 +57,11 @@ async function convert(command: Extract<Command, { kind: 'convert' }>, signal: A
   const output = folderOutput(command.out);
   const threads = openThreads(made, command.threads);
   try {
-    const { overwrite, verify } = command;
+    const { overwrite, verify, sha256 } = command;
     const onProgress = (step: RunProgress) => progress.update(step.written, step.total, runStep(step));
     const choice = command.json ? { choice: await calibrate(made, { asked: 'auto', cpu: cpuBackend() }) } : {};
     const report = await run(made, {
-      ...{ input: tree, output, overwrite, verify, signal, onProgress, ...choice },
+      ...{ input: tree, output, overwrite, verify, sha256, signal, onProgress, ...choice },
       ...(threads ? { threads } : {}),
     });
     progress.clear();

@@ -53,7 +53,7 @@ export function reportText(report: Report, out: string): string {
   const unusual = unusualLines(report);
   const lines = [
     `Wrote ${report.files.length} files, ${bytes(report.bytesWritten)}, to ${out} in ${report.seconds.toFixed(1)} s (${bytes(rate)}/s, ${report.backend.name}).`,
-    ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
+    ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}${file.sha256 ? `  ${file.sha256}` : ''}`),
     ...report.warnings.map(({ message }) => `Note: ${message}`),
     ...computedLines(report),
     ...skippedLines(report.skipped).map((line) => `Not written: ${line}`),

@@ -1,5 +1,5 @@
-import { mapBounded } from '../base/concurrent.js';
 import type { FilledTile, Filler } from './filler.js';
+import type { Pace } from './pace.js';
 import { TILE_BYTES, type Tile } from './tiles.js';
 
 /** Bytes that tiles hold in memory at once unless the caller says otherwise (128 MiB). */
@@ -17,26 +17,42 @@ export function lanesIn(memory: number): number {
 }
 
 /**
- * Fills tiles in so many lanes: each takes the next tile, has it filled in its memory, hands the result to `done`, and
- * takes the next when that has settled.
+ * Fills tiles, as many at once as `pace` says: each in memory of its own, which goes to the next tile once `done` has
+ * settled. All that was begun has settled before the first failure is thrown.
  */
 export async function fillTiles(
   filler: Filler,
   tiles: Iterable<Tile>,
-  { lanes, signal }: { readonly lanes: number; readonly signal: AbortSignal | undefined },
+  { pace, signal }: { readonly pace: Pace; readonly signal: AbortSignal | undefined },
   done: (tile: Tile, filled: FilledTile, bytes: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  const iterator = tiles[Symbol.iterator]();
-  await mapBounded([...Array(lanes).keys()], lanes, async () => {
-    let memory = new ArrayBuffer(0);
-    for (let next = iterator.next(); !next.done; next = iterator.next()) {
-      signal?.throwIfAborted();
-      const tile = next.value;
-      const { file, at, length } = tile;
-      if (memory.byteLength < length) memory = new ArrayBuffer(Math.ceil(length / MEMORY_STEP) * MEMORY_STEP);
-      const filled = await filler.fill({ file, at, length }, memory);
-      memory = filled.memory;
-      await done(tile, filled, new Uint8Array(memory, 0, length));
-    }
-  });
+  const idle: ArrayBuffer[] = [];
+  const running = new Set<Promise<void>>();
+  const failures: unknown[] = [];
+
+  async function fillOne(tile: Tile): Promise<void> {
+    const { file, at, length } = tile;
+    const free = idle.pop();
+    const memory = free && free.byteLength >= length ? free : newMemory(length);
+    const filled = await filler.fill({ file, at, length }, memory);
+    await done(tile, filled, new Uint8Array(filled.memory, 0, length));
+    idle.push(filled.memory);
+    pace.add(length);
+  }
+
+  for (const tile of tiles) {
+    if (signal?.aborted) failures.push(signal.reason);
+    if (failures.length > 0) break;
+    const job: Promise<void> = fillOne(tile)
+      .catch((error: unknown) => void failures.push(error))
+      .finally(() => running.delete(job));
+    running.add(job);
+    while (running.size >= pace.lanes) await Promise.race(running);
+  }
+  await Promise.all(running);
+  if (failures.length > 0) throw failures[0];
+}
+
+function newMemory(length: number): ArrayBuffer {
+  return new ArrayBuffer(Math.ceil(length / MEMORY_STEP) * MEMORY_STEP);
 }

@@ -11,7 +11,7 @@ import type { CheckReport } from '../checkpoints/inventory.js';
 import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
-import { readBack } from './read-back.js';
+import { readBack, readBackOpen } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
 import { crcOfFile, type WrittenRange } from './written.js';
@@ -21,6 +21,7 @@ import { withCrcs } from './zip-crcs.js';
 export interface OutputOptions {
   readonly output: OutputTree;
   readonly signal?: AbortSignal;
+  readonly sha256?: boolean;
   readonly onProgress?: (progress: RunProgress) => void;
   readonly onFile?: (path: string) => void;
 }
@@ -38,6 +39,8 @@ export class RunOutput {
   readonly #plan: Plan;
   readonly #options: OutputOptions;
   readonly #verify: boolean;
+  readonly #sha256: boolean;
+  readonly #digests = new Map<string, string>();
   readonly #open = new Map<number, Promise<OpenFile>>();
   readonly #finished: string[] = [];
   /** CRC-32s of files that were verified, by path. */
@@ -55,6 +58,7 @@ export class RunOutput {
     this.#plan = plan;
     this.#options = options;
     this.#verify = options.verify;
+    this.#sha256 = options.sha256 ?? false;
     this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal ? [options.signal] : [])]);
   }
 
@@ -68,7 +72,7 @@ export class RunOutput {
     }
     const file = await opening;
     for (const range of written) file.written.push(range);
-    await this.#put(file, tile.at, bytes);
+    await this.#put(file, tile, bytes, written);
     file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
     if (file.left > 0) return;
     if (file.plan.afterOthers) this.#last.push(file);
@@ -93,11 +97,16 @@ export class RunOutput {
     };
   }
 
-  /** The files that were written, in the order of the plan. */
+  /** The files of the plan, with what was found of them. */
   reports(): FileReport[] {
     return this.#plan.files.map(({ path, byteLength }) => {
-      const crc32 = this.#crcs.get(path);
-      return { path, byteLength, ...(crc32 === undefined ? {} : { crc32: crc32.toString(16).padStart(8, '0') }) };
+      const [crc32, sha256] = [this.#crcs.get(path), this.#digests.get(path)];
+      return {
+        path,
+        byteLength,
+        ...(crc32 === undefined ? {} : { crc32: crc32.toString(16).padStart(8, '0') }),
+        ...(sha256 === undefined ? {} : { sha256 }),
+      };
     });
   }
 
@@ -123,16 +132,25 @@ export class RunOutput {
     return { plan, sink, written: [], left };
   }
 
-  async #put(file: OpenFile, at: number, bytes: Uint8Array): Promise<void> {
-    await file.sink.write(at, bytes);
-    this.#tell(file.plan, bytes.length, 'write');
+  /** Writes bytes, and reads them back where that can be done before the file is closed. */
+  async #put(
+    { plan, sink }: OpenFile,
+    range: { readonly at: number; readonly length: number },
+    bytes: Uint8Array,
+    written: readonly WrittenRange[],
+  ): Promise<void> {
+    await sink.write(range.at, bytes);
+    const read = sink.read?.bind(sink);
+    if (this.#verify && read) await readBackOpen(plan.path, read, range, written);
+    this.#tell(plan, bytes.length, 'write');
   }
 
   async #close(index: number, file: OpenFile): Promise<void> {
     if (file.plan.zip) {
       for (const { at, bytes } of emitZipTail(withCrcs(file.plan.zip.records, file.written))) {
-        file.written.push({ at, length: bytes.length, crc32: crc32(bytes) });
-        await this.#put(file, at, bytes);
+        const range = { at, length: bytes.length, crc32: crc32(bytes) };
+        file.written.push(range);
+        await this.#put(file, range, bytes, [range]);
       }
     }
     this.#options.signal?.throwIfAborted();
@@ -141,7 +159,7 @@ export class RunOutput {
     this.#finished.push(file.plan.path);
     this.#open.delete(index);
     this.#tell(file.plan, 0, 'write');
-    if (this.#verify) this.#reading = this.#readNext(this.#reading, file);
+    if (this.#verify || this.#sha256) this.#reading = this.#readNext(this.#reading, file);
     else this.#options.onFile?.(file.plan.path);
   }
 
@@ -151,8 +169,14 @@ export class RunOutput {
     const context = { plan: this.#plan, output: this.#options.output, signal: this.#signal };
     try {
       this.#tell(file.plan, 0, 'check');
-      await readBack(context, file.plan, file.written);
-      this.#crcs.set(file.plan.path, crcOfFile(file.plan.byteLength, file.written));
+      const sha256 = await readBack(context, file.plan, {
+        // What can be read before it is closed was.
+        ...(this.#verify && !file.sink.read ? { written: file.written } : {}),
+        header: this.#verify,
+        sha256: this.#sha256,
+      });
+      if (this.#verify) this.#crcs.set(file.plan.path, crcOfFile(file.plan.byteLength, file.written));
+      if (sha256 !== undefined) this.#digests.set(file.plan.path, sha256);
       this.#options.onFile?.(file.plan.path);
     } catch (error) {
       this.#failure = { error };

@@ -113,9 +113,11 @@ export async function compareFile(
   if (crc32 === undefined) return;
   const { plan: alone } = planOfFiles(plan, [index]);
   const signal = options.signal ?? new AbortController().signal;
-  await readBack({ plan: alone, output: options.output, signal }, outputFile(alone, 0), [
-    { at: 0, length: byteLength, crc32 },
-  ]);
+  await readBack({ plan: alone, output: options.output, signal }, outputFile(alone, 0), {
+    written: [{ at: 0, length: byteLength, crc32 }],
+    header: true,
+    sha256: false,
+  });
 }
 
 /** Gives a file up: it is to be written again. */

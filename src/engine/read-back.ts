@@ -9,8 +9,9 @@ import { crc32 } from '../base/crc32.js';
 import { isUnshardError, UnshardError } from '../base/errors.js';
 import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
 import { readWeightFile, type StoredTensor } from '../checkpoints/weights.js';
-import type { ByteSource, OutputTree } from '../io/types.js';
+import type { ByteSink, ByteSource, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
+import { startDigest } from './digest.js';
 import type { WrittenRange } from './written.js';
 
 /** Bytes that are read back at once (4 MiB) … */
@@ -18,41 +19,87 @@ const PIECE_BYTES = 2 ** 22;
 /** … and how many such reads are under way: a browser takes a while for each. */
 const PIECES_AHEAD = 2;
 
-/** What it takes to read files of a run back, one after another. */
+/** Bytes of an open file that are read back at once (1 MiB): little beside a tile, and it stays in the cache of the processor. */
+const OPEN_BYTES = 2 ** 20;
+
+/** What it takes to read files of a run back. */
 export interface ReadBack {
   readonly plan: Plan;
   readonly output: OutputTree;
   readonly signal: AbortSignal;
 }
 
+/** What is wanted of a file that was closed. */
+export interface Wanted {
+  /** All ranges that were written to it, to be compared; between them are zeros. */
+  readonly written?: readonly WrittenRange[];
+  /** Compare its header with the plan. */
+  readonly header: boolean;
+  /** Take its SHA-256. */
+  readonly sha256: boolean;
+}
+
 /**
- * Reads a file that was closed. `written` are all ranges that were written to it; between them are zeros.
+ * Reads a file that was closed. Resolves to its SHA-256, where that is wanted.
  *
  * @throws UnshardError `read-back-differs` of kind `sink`; of kind `source` where it cannot be read.
  */
-export async function readBack(context: ReadBack, file: OutputFile, written: readonly WrittenRange[]): Promise<void> {
+export async function readBack(context: ReadBack, file: OutputFile, wanted: Wanted): Promise<string | undefined> {
   const source = await context.output.open(file.path);
   try {
     if (source.size !== file.byteLength) throw differs(file.path, 'its size', file.byteLength, source.size);
-    const comparison = new Comparison(file.path, written);
-    for await (const piece of piecesOf(source, context.signal)) comparison.add(piece);
-    await checkHeader(context, file, source);
+    const comparison = wanted.written && new Comparison(file.path, 0, wanted.written);
+    const digest = wanted.sha256 ? await startDigest() : undefined;
+    if (comparison || digest) {
+      for await (const piece of piecesOf(source, context.signal)) {
+        comparison?.add(piece);
+        digest?.update(piece);
+      }
+    }
+    if (wanted.header) await checkHeader(context, file, source);
+    return digest?.hex();
   } finally {
     await source.close();
   }
 }
 
-/** Compares a file, piece by piece from its start, with the ranges that were written to it. */
+/**
+ * Reads bytes `[at, at + length)` of a file back that is not closed yet, a buffer at a time, and compares them with the
+ * ranges that were written there; between them are zeros.
+ *
+ * @throws UnshardError `read-back-differs`.
+ */
+export async function readBackOpen(
+  path: string,
+  read: NonNullable<ByteSink['read']>,
+  { at, length }: { readonly at: number; readonly length: number },
+  written: readonly WrittenRange[],
+): Promise<void> {
+  const buffer = reserveBytes(Math.min(OPEN_BYTES, length));
+  const comparison = new Comparison(path, at, written);
+  try {
+    for (let done = 0; done < length; done += buffer.length) {
+      const piece = buffer.subarray(0, Math.min(buffer.length, length - done));
+      await read(at + done, piece);
+      comparison.add(piece);
+    }
+  } finally {
+    releaseBytes(buffer);
+  }
+}
+
+/** Compares a file, piece by piece from byte `at` on, with the ranges that were written to it. */
 class Comparison {
   readonly #path: string;
   readonly #ranges: readonly WrittenRange[];
-  #at = 0;
+  #at: number;
   #next = 0;
   /** CRC-32 of what was seen of the next range. */
   #crc = 0;
 
-  constructor(path: string, written: readonly WrittenRange[]) {
+  constructor(path: string, at: number, written: readonly WrittenRange[]) {
     this.#path = path;
+    this.#at = at;
     this.#ranges = written.filter(({ length }) => length > 0).toSorted((a, b) => a.at - b.at);
   }
 

@@ -66,6 +66,8 @@ export interface FileReport {
   readonly byteLength: number;
   /** CRC-32 of the file in hex digits. Present where it was verified. */
   readonly crc32?: string;
+  /** SHA-256 of the file in hexadecimal digits, where it was asked for. */
+  readonly sha256?: string;
 }
 
 /** The result of a run. */

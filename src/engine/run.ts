@@ -22,13 +22,14 @@ import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
 import { reportOf } from './make-report.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
+import { Pace } from './pace.js';
 import type { Part } from './parts.js';
 import { runPart } from './parts-run.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
 import type { BackendReport, Report, RunProgress } from './report.js';
 import { PlanSources } from './sources.js';
 import type { Threads } from './threads/threads.js';
-import { type Tile, tilesOf } from './tiles.js';
+import { tilesInTurn } from './tiles.js';
 
 /** Options of `run`. */
 export interface RunOptions {
@@ -57,11 +58,18 @@ export interface RunOptions {
    * file, read back, with what was written. Default true.
    */
   readonly verify?: boolean;
+  /** Take the SHA-256 of every file, for the report: each is read once more. Default false. */
+  readonly sha256?: boolean;
   /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 4 MiB more. */
   readonly memory?: number;
   readonly signal?: AbortSignal;
   /** Called after every write and before a file is closed. */
   readonly onProgress?: (progress: RunProgress) => void;
+  /**
+   * Output files that are written at once, where there are several. Default 1. A browser checks each finished file before
+   * it appears, which takes longer than writing it; several are checked side by side.
+   */
+  readonly filesInFlight?: number;
   /** Called with the path of each file once it is complete and, with `verify`, was read back. A run that fails later removes it. */
   readonly onFile?: (path: string) => void;
 }
@@ -125,8 +133,9 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
     const threaded = { plan, sources: context.sources, audit: verify, crcs: wanted, signal: options.signal } as const;
     const others = await threads?.filler(threaded);
     filler = others ?? localFiller(context, wanted);
-    const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
-    await fillTiles(filler, allTiles(plan), { lanes, signal: options.signal }, async (tile, filled, bytes) => {
+    const pace = new Pace(lanesIn(options.memory ?? DEFAULT_MEMORY));
+    const tiles = tilesInTurn(plan, options.filesInFlight ?? 1);
+    await fillTiles(filler, tiles, { pace, signal: options.signal }, async (tile, filled, bytes) => {
       await assertProven(context, filled.differences);
       await collect(context, filled.stats, stats);
       context.audit?.note(filled.audited);
@@ -169,8 +178,4 @@ async function collect(
     addStats(sum, more);
     if (context.plan.options.overflow === 'error') await assertNoOverflow(context, tensor, more);
   }
-}
-
-function* allTiles(plan: Plan): Generator<Tile> {
-  for (const file of plan.files.keys()) yield* tilesOf(plan, file);
 }

@@ -64,6 +64,18 @@ export function* tilesOf(plan: Plan, file: number): Generator<Tile> {
   if (parts.length > 0) yield tile(file, start, parts);
 }
 
+/** The tiles of all files of a plan: of `inFlight` files by turns, each in order. */
+export function* tilesInTurn(plan: Plan, inFlight: number): Generator<Tile> {
+  const waiting = [...plan.files.keys()].map((file) => tilesOf(plan, file));
+  const open = waiting.splice(0, Math.max(1, inFlight));
+  for (let tiles = open.shift(); tiles; tiles = open.shift()) {
+    const { done, value } = tiles.next();
+    if (!done) yield value;
+    const next = done ? waiting.shift() : tiles;
+    if (next) open.push(next);
+  }
+}
+
 /** The tile of a range: as `tilesOf` gave it, where that gave the range. */
 export function tileAt(plan: Plan, { file, at, length }: TileRange): Tile {
   const { parts } = outputFile(plan, file);

@@ -24,6 +24,7 @@ import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type Difference, type FillContext } from './fill.js';
 import { localFiller } from './filler.js';
 import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
+import { Pace } from './pace.js';
 import { PlanSources } from './sources.js';
 import { tilesOf } from './tiles.js';
 
@@ -145,8 +146,8 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
   const total = plan.totals.outputBytes;
   let compared = 0;
   try {
-    const lanes = lanesIn(options.memory ?? DEFAULT_MEMORY);
-    await fillTiles(filler, tilesOf(plan, 0), { lanes, signal }, async (tile, filled) => {
+    const pace = new Pace(lanesIn(options.memory ?? DEFAULT_MEMORY));
+    await fillTiles(filler, tilesOf(plan, 0), { pace, signal }, async (tile, filled) => {
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });

@@ -216,7 +216,7 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
   // Without the right to remove it, it stays where it is.
   await removePartials(dirname(target), (name) => name === basename(target), isAbandoned).catch(() => undefined);
   const partial = `${target}.partial-${HOST}-${PROCESS}-${randomInt(2 ** 32).toString(16)}`;
-  const file = await open(partial, 'wx');
+  const file = await open(partial, 'wx+');
   const { dev, ino } = await file.stat();
   const isOurs = async () => {
     const there = await lstat(partial).catch(() => undefined);
@@ -229,6 +229,10 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
         const { bytesWritten } = await file.write(bytes, done, bytes.byteLength - done, offset + done);
         done += bytesWritten;
       }
+    },
+    async read(offset, into) {
+      const filled = await fill(file, offset, into);
+      if (filled < into.byteLength) throw new Error(`Of ${into.byteLength} bytes ${filled} were read back.`);
     },
     async finish() {
       await file.close();

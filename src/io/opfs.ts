@@ -20,6 +20,7 @@ interface WorkerFileHandle extends FileSystemFileHandle {
 /** A file of the browser's own storage, opened for this worker alone. */
 interface SyncAccessHandle {
   write(bytes: Uint8Array, options: { readonly at: number }): number;
+  read(into: Uint8Array, options: { readonly at: number }): number;
   truncate(byteLength: number): void;
   close(): void;
 }
@@ -71,6 +72,10 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
           if (count === 0) throw new Error(`Nothing of ${bytes.byteLength - done} bytes was written.`);
           done += count;
         }
+      },
+      async read(offset, into) {
+        const filled = access.read(into, { at: offset });
+        if (filled < into.byteLength) throw new Error(`Of ${into.byteLength} bytes ${filled} were read back.`);
       },
       async finish() {
         access.close();

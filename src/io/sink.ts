@@ -5,6 +5,8 @@ import type { ByteSink } from './types.js';
 export interface RawSink {
   /** Writes all of `bytes`; the range lies within the file. */
   write(offset: number, bytes: Uint8Array): Promise<void>;
+  /** Reads back what was written; the range lies within the file. */
+  read?(offset: number, into: Uint8Array): Promise<void>;
   /** Makes the file appear. */
   finish(): Promise<void>;
   /** Drops what was written, also after a `finish` that failed. */
@@ -19,16 +21,27 @@ export interface RawSink {
 export function makeSink(path: string, byteLength: number, raw: RawSink, explain: (error: unknown) => Error): ByteSink {
   let state: 'open' | 'closing' | 'closed' | 'dropped' = 'open';
   let finishing = Promise.resolve();
+  const checkRange = (offset: number, length: number): void => {
+    assert(state === 'open', `${path} is used when it is ${state}`);
+    const end = offset + length;
+    assert(
+      Number.isSafeInteger(offset) && offset >= 0 && end <= byteLength,
+      `[${offset}, ${end}) is outside the ${byteLength} bytes of ${path}`,
+    );
+  };
+  const explained = (error: unknown) => Promise.reject(explain(error));
+  const { read } = raw;
   return {
     async write(offset, bytes) {
-      assert(state === 'open', `${path} is written when it is ${state}`);
-      const end = offset + bytes.byteLength;
-      assert(
-        Number.isSafeInteger(offset) && offset >= 0 && end <= byteLength,
-        `[${offset}, ${end}) is outside the ${byteLength} bytes of ${path}`,
-      );
-      await raw.write(offset, bytes).catch((error) => Promise.reject(explain(error)));
+      checkRange(offset, bytes.byteLength);
+      await raw.write(offset, bytes).catch(explained);
     },
+    ...(read && {
+      async read(offset: number, into: Uint8Array) {
+        checkRange(offset, into.byteLength);
+        await read(offset, into).catch(explained);
+      },
+    }),
     async close() {
       assert(state === 'open', `${path} is closed when it is ${state}`);
       state = 'closing';

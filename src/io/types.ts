@@ -36,6 +36,12 @@ export interface ByteSink {
    * @throws UnshardError of kind `sink`.
    */
   write(offset: number, bytes: Uint8Array): Promise<void>;
+  /**
+   * Fills `into` with what was written at `offset`. Absent where only a closed file can be read.
+   *
+   * @throws UnshardError of kind `sink`.
+   */
+  read?(offset: number, into: Uint8Array): Promise<void>;
   /** Makes the file appear under its name, complete. */
   close(): Promise<void>;
   /** Drops what was written. The name is left as it was before. Never rejects. */

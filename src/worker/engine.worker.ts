@@ -30,6 +30,9 @@ import { viewCheckpoint, viewPlan } from './views.js';
 /** Time between two messages of progress, in milliseconds: as often as an eye can follow a figure. */
 const PROGRESS_MS = 100;
 
+/** Output files that are written at once: the browser checks finished ones side by side. More than four gain little. */
+const FILES_IN_FLIGHT = 4;
+
 /** The checkpoint that was inspected last. */
 interface OpenCheckpoint {
   readonly input: InputRef;
@@ -112,6 +115,7 @@ const api: EngineApi = {
         output,
         ...opened,
         ...(threads ? { threads } : {}),
+        filesInFlight: FILES_IN_FLIGHT,
         overwrite,
         verify,
         signal,

@@ -11,6 +11,7 @@ const ignored = readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n').filte
 const RUNTIME_DEPENDENCIES: Readonly<Record<string, string>> = {
   comlink: 'calls between the page and its worker',
   fflate: 'inflates the records of zip files that were packed again by another program',
+  'hash-wasm': 'takes the SHA-256 of output files piece by piece, which no browser does',
   'idb-keyval': 'remembers the handles of recent folders',
   preact: 'renders the page',
 };

@@ -50,6 +50,7 @@ const NODE_ALLOWED = /^src\/(io\/node\.ts|node\.ts|thread\.ts|cli\/)/;
 const PACKAGES: Readonly<Record<string, RegExp>> = {
   comlink: /^src\/(engine\/threads|worker|ui)\//,
   fflate: /^src\/formats\//,
+  'hash-wasm': /^src\/engine\//,
   'idb-keyval': /^src\/ui\//,
   preact: /^src\/ui\//,
 };

@@ -38,6 +38,19 @@ export function sinkContract(name: string, make: MakeOutput): void {
       expect(firstDifference(await contentOf(output, 'a.bin'), patternBytes(0, part * parts))).toBeUndefined();
     });
 
+    test('reads back what was written before it is closed, or says that it cannot', async () => {
+      const output = await make();
+      const sink = await output.create('a.bin', 100_000);
+      await sink.write(10, patternBytes(0, 50_000));
+      const found = new Uint8Array(50_020).fill(9);
+      await sink.read?.(0, found);
+      const expected = new Uint8Array(50_020);
+      expected.set(patternBytes(0, 50_000), 10);
+      if (sink.read) expect(firstDifference(found, expected)).toBeUndefined();
+      else expect(new Set(found)).toEqual(new Set([9]));
+      await sink.abort();
+    });
+
     test('has the size it was created with, and zeros where nothing was written', async () => {
       const output = await make();
       const sink = await output.create('a.bin', 12);

@@ -32,7 +32,7 @@ describe('parseCommand', () => {
       '--tag',
       't',
     ];
-    const flags = ['--threads', '3', '--overwrite', '--no-verify', '--dry-run', '--json', '--quiet'];
+    const flags = ['--threads', '3', '--sha256', '--overwrite', '--no-verify', '--dry-run', '--json', '--quiet'];
     expect(parseCommand([...args, ...more, ...flags])).toEqual({
       kind: 'convert',
       checkpoint: 'in',
@@ -55,6 +55,7 @@ describe('parseCommand', () => {
       verify: false,
       dryRun: true,
       threads: 3,
+      sha256: true,
       also: [],
       partial: false,
       tag: 't',

@@ -7,6 +7,7 @@ import type { PlanOptions } from '../../../src/plan/plan.js';
 import { rejectionOf } from '../../helpers/errors.js';
 import { inventoryOf, masterOf } from '../../helpers/inventory.js';
 import { patternBytes } from '../../helpers/pattern.js';
+import { sha256 } from '../../helpers/safetensors.js';
 
 const SIZE = 4000;
 const FILES = { 'rank0.pt': patternBytes(0, SIZE), 'rank1.pt': patternBytes(SIZE, SIZE) };
@@ -28,6 +29,80 @@ function changed(output: MemoryOutput, edit: (bytes: Uint8Array<ArrayBuffer>, pa
     },
   };
 }
+
+/** An output that can be read before it is closed; `edit` changes what is read at an offset. */
+function readable(output: MemoryOutput, edit: (bytes: Uint8Array, at: number) => void): OutputTree {
+  return {
+    ...output,
+    async create(path, byteLength) {
+      const sink = await output.create(path, byteLength);
+      const written = new Uint8Array(byteLength);
+      return {
+        ...sink,
+        async write(at, bytes) {
+          written.set(bytes, at);
+          await sink.write(at, bytes);
+        },
+        async read(at, into) {
+          into.set(written.subarray(at, at + into.length));
+          edit(into, at);
+        },
+      };
+    },
+  };
+}
+
+describe.each(['safetensors', 'bin'] as const)('a %s file that can be read before it is closed', (format) => {
+  const path = format === 'bin' ? 'pytorch_model.bin' : 'model.safetensors';
+
+  test('is compared then, and only its header is read when it is closed', async () => {
+    const output = memoryOutput();
+    let read = 0;
+    const counting = readable(output, (bytes) => {
+      read += bytes.length;
+    });
+    const report = await convert(counting, { format });
+    expect(report.checks.at(-1)).toMatchObject({ id: 'read-back', status: 'passed' });
+    expect(read).toBeGreaterThanOrEqual(report.bytesWritten - 700);
+    expect(read).toBeLessThan(report.bytesWritten + 700);
+  });
+
+  test('and of which any single byte is another is refused, and never appears', async () => {
+    const whole = memoryOutput();
+    await convert(whole, { format });
+    const bytes = whole.files.get(path) ?? new Uint8Array();
+    for (let at = 0; at < bytes.length; at += 41) {
+      const output = memoryOutput();
+      let isWritten = false;
+      const broken = readable(output, (part, from) => {
+        const place = at - from;
+        if (place < 0 || place >= part.length) return;
+        isWritten = true;
+        part[place] = (part[place] ?? 0) ^ 0x10;
+      });
+      const found = await convert(broken, { format }).catch((error) => error);
+      if (isWritten) expect(found).toMatchObject({ detail: { kind: 'sink', code: 'read-back-differs' } });
+      expect(output.files.has(path)).toBe(!isWritten);
+    }
+  });
+});
+
+describe.each(['safetensors', 'bin'] as const)('the SHA-256 of a %s file', (format) => {
+  test.each([true, false])('is that of its bytes (verify: %s)', async (verify) => {
+    const output = memoryOutput();
+    const places = [output, readable(memoryOutput(), () => {})];
+    for (const place of places) {
+      const { files } = await convert(place, { format, maxShardSize: 1300 }, { sha256: true, verify });
+      expect(files).toHaveLength(3);
+      for (const file of files) expect(file.sha256).toBe(sha256(output.files.get(file.path) ?? new Uint8Array()));
+    }
+  });
+
+  test('is absent where nobody asked', async () => {
+    const { files } = await convert(memoryOutput(), { format });
+    expect(Object.keys(files[0] ?? {})).toEqual(['path', 'byteLength', 'crc32']);
+  });
+});
 
 describe.each(['safetensors', 'bin'] as const)('a %s file', (format) => {
   const path = format === 'bin' ? 'pytorch_model.bin' : 'model.safetensors';

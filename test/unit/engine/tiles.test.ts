@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
-import { TILE_BYTES, type Tile, tileAt, tilesOf } from '../../../src/engine/tiles.js';
+import { TILE_BYTES, type Tile, tileAt, tilesInTurn, tilesOf } from '../../../src/engine/tiles.js';
 import { workOf } from '../../../src/engine/work.js';
 import { plan } from '../../../src/plan/make.js';
 import type { Plan } from '../../../src/plan/plan.js';
@@ -37,6 +37,28 @@ describe('tileAt', () => {
       { part: a, from: a.length - 8, length: 8, at: 0 },
       { part: b, from: 0, length: 2, at: 8 },
     ]);
+  });
+});
+
+describe('tilesInTurn', () => {
+  const entries = [0, 1, 2, 3].map((i) => masterOf(`w${i}`, 9e6, i * 1e8));
+  const made = plan(inventoryOf(entries, HUGE), { maxShardSize: 37e6 });
+  const order = (inFlight: number) => [...tilesInTurn(made, inFlight)];
+
+  test('goes file by file where one is written at once', () => {
+    expect(order(1)).toEqual(tiles(made));
+  });
+
+  test('takes turns among so many files, the next one where one ends', () => {
+    const files = order(2).map(({ file }) => file);
+    expect(files).toEqual([0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4]);
+  });
+
+  test.each([0, 3, 100])('gives every tile once, those of a file in order (%i)', (inFlight) => {
+    for (const file of made.files.keys()) {
+      expect(order(inFlight).filter((tile) => tile.file === file)).toEqual([...tilesOf(made, file)]);
+    }
+    expect(order(inFlight)).toHaveLength(tiles(made).length);
   });
 });
 
