@@ -7,8 +7,10 @@
 import type { JSX } from 'preact';
 import { useEffect, useReducer, useState } from 'preact/hooks';
 import type { Engine } from '../worker/client.js';
-import { useConverter, useInspect, usePlan, useRun } from './effects.js';
+import { useConverter, useInspect, usePlan, useRun, useSpace } from './effects.js';
 import { droppedSource, type Picked } from './folders.js';
+import { usePaces } from './measured.js';
+import type { Paces } from './paces.js';
 import { openRecentFolders } from './recent.js';
 import { type Event, lacksShards, reduce, type Send, type Source, START, type State } from './state.js';
 import { Failed } from './views/failed.js';
@@ -29,9 +31,11 @@ export function App({ engine }: { readonly engine: Engine }): JSX.Element {
     void recentFolders.list().then(setRecent);
   }, []);
   useInspect(engine, state, send);
-  useConverter(engine, state, send);
   usePlan(engine, state, send);
+  useConverter(engine, state, send);
+  useSpace(engine, state, send);
   useRun(engine, state, send);
+  const paces = usePaces(state);
 
   async function open(picking: Promise<Picked<Source>>): Promise<void> {
     const picked = await picking;
@@ -52,41 +56,54 @@ export function App({ engine }: { readonly engine: Engine }): JSX.Element {
     send(typeof picked === 'string' ? { type: 'notice', message: picked } : { type: 'added', source: picked });
   }
 
+  function letGo(paths: readonly string[]): void {
+    send({ type: 'let-go', paths });
+    void engine.letGoDownloads(paths);
+  }
+
   const take = state.stage === 'plan' ? add : open;
   const dragging = useDrop(state, (data) => void take(droppedSource(data)));
   return (
     <Shell stage={state.stage} dragging={dragging}>
-      {view(
+      {view({
         state,
         send,
+        paces,
         recent,
-        (picking) => void open(picking),
-        (picking) => void add(picking),
-        () => void forget(),
-      )}
+        open: (picking) => void open(picking),
+        add: (picking) => void add(picking),
+        forget: () => void forget(),
+        letGo,
+      })}
     </Shell>
   );
 }
 
-function view(
-  state: State,
-  send: Send,
-  recent: readonly FileSystemDirectoryHandle[],
-  open: (picking: Promise<Picked<Source>>) => void,
-  add: (picking: Promise<Picked<Source>>) => void,
-  forget: () => void,
-): JSX.Element {
+/** What the views show, and what they can set going. */
+interface Views {
+  readonly state: State;
+  readonly send: Send;
+  readonly paces: Paces;
+  readonly recent: readonly FileSystemDirectoryHandle[];
+  readonly open: (picking: Promise<Picked<Source>>) => void;
+  readonly add: (picking: Promise<Picked<Source>>) => void;
+  readonly forget: () => void;
+  /** Removes copies of files that the browser has saved. */
+  readonly letGo: (paths: readonly string[]) => void;
+}
+
+function view({ state, send, paces, recent, open, add, forget, letGo }: Views): JSX.Element {
   switch (state.stage) {
     case 'pick':
       return <Pick notice={state.notice} recent={recent} open={open} forget={forget} />;
     case 'inspecting':
       return <Inspecting state={state} send={send} />;
     case 'plan':
-      return <Plan state={state} send={send} add={add} />;
+      return <Plan state={state} send={send} paces={paces} add={add} />;
     case 'running':
-      return <Running state={state} send={send} />;
+      return <Running state={state} send={send} paces={paces} letGo={letGo} />;
     case 'report':
-      return <Report state={state} send={send} />;
+      return <Report state={state} send={send} letGo={letGo} />;
     case 'failed':
       return <Failed state={state} send={send} />;
   }

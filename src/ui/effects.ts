@@ -10,6 +10,7 @@ import { isAbort, isUnshardError } from '../base/errors.js';
 import type { Engine } from '../worker/client.js';
 import { planOptions } from './choices.js';
 import { failureOf } from './failure.js';
+import { saveFile } from './save.js';
 import type { Send, State } from './state.js';
 
 /** Inspects the folder of the inspecting stage. Leaving the stage cancels. */
@@ -60,12 +61,26 @@ export function usePlan(engine: Engine, state: State, send: Send): void {
   }, [engine, send, made, output, known]);
 }
 
-/** Looks up what the choice of backend comes to, once for each choice. */
-export function useConverter(engine: Engine, state: State, send: Send): void {
-  const choice = state.stage === 'plan' ? state.choices.backend : undefined;
-  const known = state.stage === 'plan' && choice !== undefined && state.converters[choice] !== undefined;
+/** Asks the browser how much of the output downloads may take, where that is where the files go. */
+export function useSpace(engine: Engine, state: State, send: Send): void {
+  const open = state.stage === 'plan' && state.destination?.ref.kind === 'download' && state.space === undefined;
+  const wanted = open && state.planning.kind === 'made' ? state.planning.plan.totals.outputBytes : undefined;
   useEffect(() => {
-    if (!choice || known) return;
+    if (wanted === undefined) return;
+    return latest(
+      () => engine.downloadSpace(wanted),
+      (space) => send({ type: 'space', space: space ?? null }),
+      (error) => send({ type: 'failed', failure: failureOf(error) }),
+    );
+  }, [engine, send, wanted]);
+}
+
+/** Looks up what the choice of backend comes to, for each kind of plan: that decides what is measured. */
+export function useConverter(engine: Engine, state: State, send: Send): void {
+  const choices = state.stage === 'plan' ? state.choices : undefined;
+  const choice = choices?.backend;
+  useEffect(() => {
+    if (!choice) return;
     return latest(
       () => engine.converter(choice),
       (converter) => send({ type: 'converter', choice, converter: converter ?? null }),
@@ -75,7 +90,7 @@ export function useConverter(engine: Engine, state: State, send: Send): void {
         else send({ type: 'failed', failure: failureOf(error) });
       },
     );
-  }, [engine, send, choice, known]);
+  }, [engine, send, choice, choices?.dtype, choices?.output]);
 }
 
 /** Runs the conversion of the running stage, and cancels it when the user asks to. */
@@ -94,6 +109,10 @@ export function useRun(engine: Engine, state: State, send: Send): void {
         {
           signal: job.current.signal,
           onProgress: (progress) => send({ type: 'run-progress', progress, now: performance.now() }),
+          onDownload: (file) => {
+            saveFile(file);
+            send({ type: 'downloaded', file });
+          },
         },
       )
       .then(

@@ -42,6 +42,17 @@ export function formatSeconds(seconds: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** A time span that is not known exactly: `under 2 s`, `about 40 s`, `about 3.5 min`, `about 2 h 10 min`. */
+export function formatAbout(seconds: number): string {
+  if (seconds < 2) return 'under 2 s';
+  if (seconds < 59.5) return `about ${Math.round(seconds)} s`;
+  const minutes = seconds / 60;
+  if (minutes < 9.75) return `about ${Math.round(minutes * 2) / 2} min`;
+  if (minutes < 59.5) return `about ${Math.round(minutes)} min`;
+  const tens = Math.round(minutes / 10);
+  return `about ${Math.floor(tens / 6)} h${tens % 6 > 0 ? ` ${(tens % 6) * 10} min` : ''}`;
+}
+
 /** Bytes per second: `121 MB/s`. */
 export function formatRate(bytesPerSecond: number): string {
   return `${formatBytes(Math.round(bytesPerSecond))}/s`;

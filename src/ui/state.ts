@@ -12,6 +12,7 @@ import type {
   Collisions,
   Converter,
   ConvertProgress,
+  FolderFile,
   InputRef,
   Outcome,
   OutputRef,
@@ -19,6 +20,7 @@ import type {
 } from '../worker/protocol.js';
 import { type Choices, choicesFor, DEFAULT_CHOICES, planOptions } from './choices.js';
 import type { Failure } from './failure.js';
+import { obstacle } from './obstacle.js';
 import { PLAIN_READING, type Reading } from './reading.js';
 import { addSample, type Sample } from './speed.js';
 
@@ -33,6 +35,9 @@ export interface Destination {
   readonly name: string;
   readonly ref: OutputRef;
 }
+
+/** The browser's downloads. */
+export const DOWNLOAD: Destination = { name: 'Downloads', ref: { kind: 'download' } };
 
 /** Waiting for a folder. `notice` says why the last attempt led nowhere. */
 export interface PickState {
@@ -75,9 +80,11 @@ export interface PlanState {
   readonly collisions?: Collisions;
   /** The user agreed to replace existing files. */
   readonly overwrite: boolean;
+  /** How many bytes of the plan downloads may take; null where that cannot be found out, absent until it was asked. */
+  readonly space?: number | null;
   /** What the choices of backend come to on this machine, as far as they were looked up; null cannot be had. */
   readonly converters: Readonly<Partial<Record<BackendChoice, Converter | null>>>;
-  /** Why the last attempt to choose a destination led nowhere. */
+  /** Why the last attempt to choose a destination led nowhere, or what a cancelled run has left. */
   readonly notice?: string;
 }
 
@@ -90,6 +97,10 @@ export interface RunningState {
   readonly progress?: ConvertProgress;
   /** Bytes written over time, to tell the speed. */
   readonly samples: readonly Sample[];
+  /** Downloads that the browser was given to save, as far as their copies are kept. */
+  readonly downloads: readonly FolderFile[];
+  /** All that it was given to save. */
+  readonly saved: readonly string[];
   readonly cancelling: boolean;
 }
 
@@ -98,7 +109,10 @@ export interface ReportState {
   readonly stage: 'report';
   readonly from: PlanState;
   readonly destination: Destination;
+  readonly plan: PlanView;
   readonly outcome: Outcome;
+  /** Downloads of which copies are kept. */
+  readonly downloads: readonly FolderFile[];
 }
 
 /** Something went wrong. */
@@ -106,6 +120,8 @@ export interface FailedState {
   readonly stage: 'failed';
   readonly failure: Failure;
   readonly from: PickState | PlanState;
+  /** Files of a failed run that the browser has saved before. */
+  readonly saved?: readonly string[];
   /** What was read when a damaged file was met: the rest may be had without it. */
   readonly retry?: Pick<InspectingState, 'source' | 'tag' | 'reading'>;
 }
@@ -133,9 +149,14 @@ export type Event =
   | { readonly type: 'converter'; readonly choice: BackendChoice; readonly converter: Converter | null }
   | { readonly type: 'destination'; readonly destination: Destination }
   | { readonly type: 'collisions'; readonly collisions: Collisions }
+  | { readonly type: 'space'; readonly space: number | null }
   | { readonly type: 'overwrite'; readonly overwrite: boolean }
   | { readonly type: 'started'; readonly now: number }
   | { readonly type: 'run-progress'; readonly progress: ConvertProgress; readonly now: number }
+  /** The browser was given a file to save. */
+  | { readonly type: 'downloaded'; readonly file: FolderFile }
+  /** The copies of saved files were removed. */
+  | { readonly type: 'let-go'; readonly paths: readonly string[] }
   | { readonly type: 'cancelling' }
   | { readonly type: 'cancelled' }
   | { readonly type: 'finished'; readonly outcome: Outcome }
@@ -174,6 +195,7 @@ export function reduce(state: State, event: Event): State {
     case 'running':
       return reduceRunning(state, event);
     case 'report':
+      if (event.type === 'let-go') return letGo(state, event.paths);
       return event.type === 'back' ? withoutDestination(state.from) : state;
     case 'failed':
       if (event.type === 'read' && state.retry) {
@@ -242,6 +264,8 @@ function reducePlan(state: PlanState, event: Event): State {
       return { ...withoutDestination(state), destination: event.destination };
     case 'collisions':
       return { ...state, collisions: event.collisions };
+    case 'space':
+      return { ...state, space: event.space };
     case 'overwrite':
       return { ...state, overwrite: event.overwrite };
     case 'started':
@@ -292,65 +316,66 @@ export function lacksShards({ problems }: Pick<CheckpointView, 'problems'>): boo
 }
 
 /** New choices make the plan out of date, and with it what is known of the names that it takes. */
-function choose({ collisions: _, ...state }: PlanState, choices: Choices): PlanState {
+function choose(old: PlanState, choices: Choices): PlanState {
+  const state = lookAgain(old);
   const last = lastPlan(state);
   const kind = planOptions(choices) ? 'working' : 'incomplete';
-  return { ...state, choices, overwrite: false, planning: { kind, ...(last ? { last } : {}) } };
+  return { ...state, choices, planning: { kind, ...(last ? { last } : {}) } };
 }
 
-function withoutDestination({ destination: _, collisions: __, notice: ___, ...state }: PlanState): PlanState {
-  return { ...state, overwrite: false };
+function withoutDestination({ destination: _, notice: __, ...state }: PlanState): PlanState {
+  return lookAgain(state);
 }
 
 function start(state: PlanState, now: number): State {
   const { planning, destination } = state;
   if (obstacle(state) !== undefined || planning.kind !== 'made' || !destination) return state;
   const { plan } = planning;
-  return { stage: 'running', from: state, plan, destination, samples: [{ at: now, bytes: 0 }], cancelling: false };
+  const samples = [{ at: now, bytes: 0 }];
+  return { stage: 'running', from: state, plan, destination, samples, downloads: [], saved: [], cancelling: false };
 }
 
 function reduceRunning(state: RunningState, event: Event): State {
-  const { from, destination } = state;
+  const { from, destination, plan, downloads, saved } = state;
   switch (event.type) {
     case 'run-progress': {
       const samples = addSample(state.samples, { at: event.now, bytes: event.progress.written });
       return { ...state, progress: event.progress, samples };
     }
+    case 'downloaded':
+      return { ...state, downloads: [...downloads, event.file], saved: [...saved, event.file.path] };
+    case 'let-go':
+      return letGo(state, event.paths);
     case 'cancelling':
       return { ...state, cancelling: true };
     case 'cancelled':
-      return lookAgain(from);
+      return { ...lookAgain(from), ...(saved.length > 0 ? { notice: savedText(saved) } : {}) };
     case 'finished':
-      return { stage: 'report', from, destination, outcome: event.outcome };
+      return { stage: 'report', from, destination, plan, outcome: event.outcome, downloads };
     case 'failed':
-      return { stage: 'failed', failure: event.failure, from: lookAgain(from) };
+      return { stage: 'failed', failure: event.failure, from: lookAgain(from), ...(saved.length > 0 ? { saved } : {}) };
     default:
       return state;
   }
 }
 
-/** A run may have left finished files behind: the names at the destination are to be looked up again. */
-function lookAgain({ collisions: _, ...state }: PlanState): PlanState {
+/** What is known of the destination is to be looked up again: a run may have left finished files behind. */
+function lookAgain({ collisions: _, space: __, ...state }: PlanState): PlanState {
   return { ...state, overwrite: false };
+}
+
+function letGo<S extends RunningState | ReportState>(state: S, paths: readonly string[]): S {
+  return { ...state, downloads: state.downloads.filter(({ path }) => !paths.includes(path)) };
+}
+
+/** A sentence on the files of a run that did not come to its end. */
+export function savedText(saved: readonly string[]): string {
+  const files = saved.length > 5 ? `${saved.slice(0, 5).join(', ')} and ${saved.length - 5} more` : saved.join(', ');
+  return `The browser had saved ${files} by then. They are not the whole model: remove them from its downloads.`;
 }
 
 /** The newest plan there is, be it of earlier choices. */
 export function lastPlan({ planning }: PlanState): PlanView | undefined {
   if (planning.kind === 'made') return planning.plan;
   return planning.kind === 'refused' ? undefined : planning.last;
-}
-
-/** What keeps the conversion from starting, as a sentence; undefined where nothing does. */
-export function obstacle(state: PlanState): string | undefined {
-  const { checkpoint, planning, choices, converters, destination, collisions } = state;
-  if (checkpoint.problems.length > 0) return 'This checkpoint cannot be converted until its problems are solved.';
-  if (planning.kind === 'refused') return 'These options cannot be carried out.';
-  if (planning.kind === 'incomplete') return 'Type a size such as 4 GB.';
-  if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';
-  if (!destination) return 'Choose where to write first.';
-  if (planning.kind === 'working' || !collisions) return 'Looking at the destination.';
-  if (!converters[choices.backend]) return 'Looking for a GPU.';
-  if (collisions.sources.length > 0) return 'Choose another folder: files of the checkpoint are never replaced.';
-  if (collisions.existing.length > 0 && !state.overwrite) return 'Agree to replace the existing files first.';
-  return undefined;
 }

@@ -20,6 +20,7 @@ import type {
   Outcome,
   OutputRef,
   PlanView,
+  RunListener,
   RunRequest,
 } from './protocol.js';
 
@@ -37,7 +38,9 @@ export interface Engine {
   collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
   /** What a choice of backend comes to here, measured with the conversion of the last plan; undefined where it cannot be had. */
   converter(choice: BackendChoice): Promise<Converter | undefined>;
-  run(request: RunRequest, options?: JobOptions<ConvertProgress>): Promise<Outcome>;
+  run(request: RunRequest, options?: JobOptions<ConvertProgress> & Partial<RunListener>): Promise<Outcome>;
+  downloadSpace(wanted: number): Promise<number | undefined>;
+  letGoDownloads(paths: readonly string[]): Promise<void>;
 }
 
 /** The part of a `Worker` that the client uses. */
@@ -105,11 +108,16 @@ export function openEngine(spawn: () => EngineWorker, graceMs = CANCEL_GRACE_MS)
       await ready();
       return call((api) => api.collisions(options, output));
     },
-    converter: (choice) => call((api) => api.converter(choice)),
-    async run(request, { signal, onProgress = ignore } = {}) {
+    async converter(choice) {
       await ready();
-      return call((api) => api.run(request, proxy(onProgress)), signal);
+      return call((api) => api.converter(choice));
     },
+    async run(request, { signal, onProgress = ignore, onDownload = ignore } = {}) {
+      await ready();
+      return call((api) => api.run(request, proxy({ onProgress, onDownload })), signal);
+    },
+    downloadSpace: (wanted) => call((api) => api.downloadSpace(wanted)),
+    letGoDownloads: (paths) => call((api) => api.letGoDownloads(paths)),
   };
 }
 

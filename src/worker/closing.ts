@@ -7,10 +7,18 @@
 
 import type { OutputTree } from '../index.js';
 
+/** A file that is being closed. */
+export interface ClosingFile {
+  readonly path: string;
+  readonly byteLength: number;
+  /** When it began, in milliseconds since 1970. */
+  readonly since: number;
+}
+
 /** What is known of the files that are being closed, and of those that were. */
 export interface Closing {
   /** Files that are being closed, oldest first. */
-  readonly closing: readonly string[];
+  readonly closing: readonly ClosingFile[];
   /** Seconds of closing per gigabyte over the files that were closed; absent before the first one of any size. */
   readonly secondsPerGigabyte?: number;
 }
@@ -23,7 +31,7 @@ export function watchClosing(
   output: OutputTree,
   onChange: () => void = () => {},
 ): { readonly output: OutputTree; watch(): Closing } {
-  const closing = new Set<string>();
+  const closing = new Set<ClosingFile>();
   let bytes = 0;
   let seconds = 0;
 
@@ -34,7 +42,8 @@ export function watchClosing(
       abort: () => sink.abort(),
       async close() {
         const started = performance.now();
-        closing.add(path);
+        const file = { path, byteLength, since: Date.now() };
+        closing.add(file);
         onChange();
         try {
           await sink.close();
@@ -42,7 +51,7 @@ export function watchClosing(
           bytes += byteLength;
           seconds += (performance.now() - started) / 1000;
         } finally {
-          closing.delete(path);
+          closing.delete(file);
           onChange();
         }
       },

@@ -7,16 +7,55 @@
  */
 
 import { type OpfsOutput, opfsOutput } from '../io/opfs.js';
+import { probeSpace } from './probe.js';
+import { type BoundedTree, boundBySpace, type SpaceOptions } from './space.js';
 
 const PREFIX = 'unshard-downloads-';
 
 let held: string | undefined;
+let bounded: BoundedTree | undefined;
+let probing: Promise<unknown> = Promise.resolve();
+
+/** A tree of downloads, and its finished files. */
+export type Downloads = Pick<BoundedTree, 'tree'> & Pick<OpfsOutput, 'file'>;
 
 /** The folder of this worker, empty: what an earlier run of this or an ended worker left is removed. */
-export async function openDownloads(): Promise<OpfsOutput> {
+export async function openDownloads(options: Omit<SpaceOptions, 'spaceFor'>): Promise<Downloads> {
+  held ??= await holdName();
+  bounded = undefined;
+  await removeLeftFolders();
+  const output = await opfsOutput(held);
+  bounded = boundBySpace(output, { ...options, spaceFor });
+  return { tree: bounded.tree, file: output.file };
+}
+
+/** Removes copies of files that the browser has saved. */
+export async function letGoDownloads(paths: readonly string[]): Promise<void> {
+  await bounded?.letGo(paths);
+}
+
+/**
+ * How many of `wanted` bytes the next run can write; undefined where the browser does not let it be found out. What was
+ * kept of this run goes before.
+ */
+export async function downloadSpace(wanted: number): Promise<number | undefined> {
   held ??= await holdName();
   await removeLeftFolders();
-  return opfsOutput(held);
+  const kept = bounded?.keptBytes() ?? 0;
+  const free = await spaceFor(Math.max(0, wanted - kept));
+  return free === undefined ? undefined : free + kept;
+}
+
+/** How many of `wanted` bytes can be written now, as the browser itself grants them. One look after another. */
+function spaceFor(wanted: number): Promise<number | undefined> {
+  const look = probing.then(() => probe(wanted));
+  probing = look.catch(() => undefined);
+  return look;
+}
+
+async function probe(wanted: number): Promise<number | undefined> {
+  const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(held ?? '', { create: true });
+  return probeSpace(folder, wanted);
 }
 
 /** A fresh name, locked until the worker ends. */

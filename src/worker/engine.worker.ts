@@ -21,8 +21,11 @@ import {
 import { openBackend } from './backends.js';
 import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
+import { downloadSpace, letGoDownloads } from './downloads.js';
 import { openInput, openOutput } from './places.js';
-import type { EngineApi, InputRef, InspectChoice } from './protocol.js';
+import type { ConvertProgress, EngineApi, InputRef, InspectChoice } from './protocol.js';
+import type { SpaceWait } from './space.js';
+import { startStopwatch } from './stopwatch.js';
 import { openThreads } from './threads.js';
 import { throttle } from './throttle.js';
 import { viewCheckpoint, viewPlan } from './views.js';
@@ -95,21 +98,36 @@ const api: EngineApi = {
     return { name, description, choice: opened.choice };
   },
 
-  async run({ options, output: place, backend: choice, overwrite, verify }, onProgress) {
+  async run({ options, output: place, backend: choice, overwrite, verify }, listener) {
     const signal = startJob();
     const { tree, inventory } = checkpoint();
     const made = plan(inventory, options);
     const opened = await openBackend(choice, made);
     if (!opened) throw noGpu();
     const threads = opened.backend.name === 'cpu' ? openThreads(made) : undefined;
-    const progress = throttle(onProgress, PROGRESS_MS);
+    const handing: Promise<void>[] = [];
+    const progress = throttle((step: ConvertProgress) => listener.onProgress(step), PROGRESS_MS);
     try {
-      const destination = await openOutput(place);
-      let last: RunProgress | undefined;
-      const tell = (): void => {
-        if (last) progress.push({ ...last, ...watch() });
+      let last: RunProgress = {
+        written: 0,
+        total: made.totals.outputBytes,
+        file: '',
+        filesDone: 0,
+        files: made.files.length,
+        phase: 'write',
       };
-      const { output, watch } = watchClosing(destination.tree, tell);
+      let wait: SpaceWait | undefined;
+      const tell = (): void => progress.push({ ...last, ...watch(), ...(wait ? { wait } : {}) });
+      const onWait = (now: SpaceWait | undefined): void => {
+        wait = now;
+        tell();
+      };
+      const destination = await openOutput(place, { signal, onWait });
+      const stopwatch = startStopwatch();
+      const { output, watch } = watchClosing(stopwatch.watch(destination.tree), tell);
+      const hand = async (path: string): Promise<void> => {
+        if (destination.file) await listener.onDownload({ path, file: await destination.file(path) });
+      };
       const report = await run(made, {
         input: tree,
         output,
@@ -119,18 +137,24 @@ const api: EngineApi = {
         overwrite,
         verify,
         signal,
+        onFile: (path) => handing.push(hand(path)),
         onProgress: (step) => {
           last = step;
           tell();
         },
       });
-      return { report, downloads: await destination.downloads(report.files) };
+      await Promise.all(handing);
+      return { report, costs: stopwatch.costs(made.totals.inputBytes) };
     } finally {
       progress.stop();
       threads?.close();
+      await Promise.allSettled(handing);
       await opened.backend.close();
     }
   },
+
+  downloadSpace,
+  letGoDownloads,
 
   async cancel() {
     job.abort(new DOMException('Cancelled.', 'AbortError'));

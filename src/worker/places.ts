@@ -8,14 +8,15 @@ import { directoryOutput, directoryTree, type FileTree, mergeTrees, type OutputT
 import { blobSource } from '../io/blob.js';
 import { flatTree } from '../io/flat.js';
 import { openDownloads } from './downloads.js';
-import type { FileView, FolderFile, InputRef, OutputRef } from './protocol.js';
+import type { InputRef, OutputRef } from './protocol.js';
 import { fetchSample } from './sample.js';
+import type { SpaceOptions } from './space.js';
 
-/** A folder to write to, and how its finished files reach the user. */
+/** A folder to write to. */
 export interface OutputPlace {
   readonly tree: OutputTree;
-  /** The files to offer as downloads; none where they are in a folder of the user already. */
-  downloads(files: readonly FileView[]): Promise<readonly FolderFile[]>;
+  /** A finished file, for the browser to save; absent where the files are in a folder of the user already. */
+  readonly file?: (path: string) => Promise<File>;
 }
 
 /** Opens a checkpoint folder, or several as one. */
@@ -36,11 +37,6 @@ export async function openInput(input: InputRef, signal: AbortSignal): Promise<F
 }
 
 /** Opens a folder of destination. */
-export async function openOutput(output: OutputRef): Promise<OutputPlace> {
-  if (output.kind === 'directory') return { tree: directoryOutput(output.handle), downloads: async () => [] };
-  const tree = await openDownloads();
-  return {
-    tree,
-    downloads: (files) => Promise.all(files.map(async ({ path }) => ({ path, file: await tree.file(path) }))),
-  };
+export async function openOutput(output: OutputRef, options: Omit<SpaceOptions, 'spaceFor'>): Promise<OutputPlace> {
+  return output.kind === 'directory' ? { tree: directoryOutput(output.handle) } : openDownloads(options);
 }

@@ -20,6 +20,8 @@ import type {
   RunProgress,
 } from '../index.js';
 import type { Closing } from './closing.js';
+import type { SpaceWait } from './space.js';
+import type { Costs } from './stopwatch.js';
 
 /** A checkpoint folder, as the page got hold of it. */
 export type InputRef =
@@ -53,8 +55,8 @@ export interface Converter {
   readonly choice: BackendDecision;
 }
 
-/** How far a run is, and which files the browser is checking before they appear. */
-export type ConvertProgress = RunProgress & Closing;
+/** How far a run is, which files the browser is checking before they appear, and what the run waits for. */
+export type ConvertProgress = RunProgress & Closing & { readonly wait?: SpaceWait };
 
 /** A line of the table of tensors. `to` is absent where no plan could be made. */
 export interface TensorRow {
@@ -114,10 +116,17 @@ export interface RunRequest {
   readonly verify: boolean;
 }
 
-/** The result of a run. `downloads` is empty where the files went to a folder. */
+/** The result of a run. */
 export interface Outcome {
   readonly report: Report;
-  readonly downloads: readonly FolderFile[];
+  readonly costs: Costs;
+}
+
+/** What the page is told while a run goes. */
+export interface RunListener {
+  onProgress(progress: ConvertProgress): void;
+  /** A file is complete and can be saved. Called for downloads alone. The run ends after all these calls have. */
+  onDownload(file: FolderFile): void | Promise<void>;
 }
 
 /**
@@ -134,6 +143,10 @@ export interface EngineApi {
   collisions(options: PlanOptions, output: OutputRef): Promise<Collisions>;
   /** Measures the conversion of the plan that was made last, for some milliseconds. Undefined where the choice cannot be had. */
   converter(choice: BackendChoice): Promise<Converter | undefined>;
-  run(request: RunRequest, onProgress: (progress: ConvertProgress) => void): Promise<Outcome>;
+  run(request: RunRequest, listener: RunListener): Promise<Outcome>;
+  /** How many of `wanted` bytes a run can write for downloads; undefined where that cannot be found out. */
+  downloadSpace(wanted: number): Promise<number | undefined>;
+  /** Removes copies of downloads that the browser has saved. A run that waits for space goes on. */
+  letGoDownloads(paths: readonly string[]): Promise<void>;
   cancel(): Promise<void>;
 }

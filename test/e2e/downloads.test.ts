@@ -1,29 +1,54 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Report } from '../../src/index.js';
+import { expectedOf as expectedIn } from '../helpers/deepspeed/convert.js';
+import { small } from '../helpers/deepspeed/small.js';
+import { writeCheckpoint } from '../helpers/deepspeed/write.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { dropFolders } from '../helpers/page.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 import { openPage, pressStart, reachStage, readReport, setOptions } from './drive.js';
-import { useSession } from './session.js';
+import { emptyFolder, useSession } from './session.js';
 
 const session = useSession({ noPickers: true, gpu: false, isolation: true });
 
 const NAME = 'hf-trainer-t5-zero3-bf16-w2';
 
-/** Saves every file that the report offers, and waits until all are on the disk. */
-async function saveAll(): Promise<string[]> {
+/** How long the browser may take to save files. */
+const SAVED = { timeout: 30_000 };
+
+/** Waits until the browser has saved every file of a report, all of them whole. `before` had ended before the run. */
+async function allSaved(report: Report, before: number): Promise<void> {
+  const { finishedDownloads } = session.browser;
+  await expect.poll(() => finishedDownloads.length, SAVED).toBe(before + report.files.length);
+  const ended = finishedDownloads.slice(before);
+  expect(ended.map(({ name }) => name).sort()).toEqual(report.files.map(({ path }) => path).sort());
+  expect(ended.every(({ state }) => state === 'completed')).toBe(true);
+}
+
+/** Starts the conversion of the plan stage as downloads, and waits until all are on the disk. */
+async function download(): Promise<Report> {
   const { page, browser } = session;
-  const links = page.getByTestId('downloads').getByRole('link');
   const before = browser.finishedDownloads.length;
-  const names: string[] = [];
-  for (const link of await links.all()) {
-    await link.click();
-    names.push((await link.getAttribute('download')) ?? '');
-    await expect.poll(() => browser.finishedDownloads.length, { timeout: 30_000 }).toBe(before + names.length);
-  }
-  expect(browser.finishedDownloads.slice(before).every(({ state }) => state === 'completed')).toBe(true);
-  return names;
+  await page.getByRole('button', { name: 'Download the files' }).click();
+  await pressStart(page, false);
+  const report = await readReport(page);
+  await allSaved(report, before);
+  return report;
+}
+
+/** Names in the browser's own storage, and the number of files in each. */
+async function stored(): Promise<Record<string, number>> {
+  return session.page.evaluate(async () => {
+    const folders: Record<string, number> = {};
+    for await (const [name, handle] of (await navigator.storage.getDirectory()).entries()) {
+      let files = 0;
+      if (handle instanceof FileSystemDirectoryHandle) for await (const _ of handle.keys()) files += 1;
+      folders[name] = files;
+    }
+    return folders;
+  });
 }
 
 function expectModel(file: string, precision: 'fp32' | 'bf16'): void {
@@ -40,11 +65,8 @@ describe('a browser without folder pickers', () => {
     await page.locator('input[type="file"][name="folder"]').setInputFiles(checkpointPath(NAME));
     await reachStage(page, 'plan');
     expect(await page.getByRole('button', { name: 'Choose where to write' }).count()).toBe(0);
-    await page.getByRole('button', { name: 'Download the files' }).click();
-    await pressStart(page, false);
-    const report = await readReport(page);
+    const report = await download();
     expect(report.backend.name).toBe('cpu');
-    expect((await saveAll()).sort()).toEqual(report.files.map(({ path }) => path).sort());
     expect(readdirSync(browser.downloads).sort()).toEqual(report.files.map(({ path }) => path).sort());
     expectModel(join(browser.downloads, 'model.safetensors'), 'fp32');
     expect(JSON.parse(readFileSync(join(browser.downloads, 'config.json'), 'utf8'))).toMatchObject({
@@ -57,30 +79,36 @@ describe('a browser without folder pickers', () => {
     await page.getByRole('button', { name: 'Convert again' }).click();
     await reachStage(page, 'plan');
     await setOptions(page, { dtype: 'bf16' });
-    await page.getByRole('button', { name: 'Download the files' }).click();
-    await pressStart(page, false);
-    await readReport(page);
-    await saveAll();
+    await download();
     expectModel(join(browser.downloads, 'model.safetensors'), 'bf16');
+  });
+
+  it('saves a file once more from its copy, until the copies are removed', async () => {
+    const { page, browser, url } = session;
+    // A browser lets a page start ten downloads before it asks again.
+    await openPage(page, url);
+    await page.getByRole('button', { name: 'Try a sample' }).click();
+    await reachStage(page, 'plan');
+    await download();
+    const before = browser.finishedDownloads.length;
+    await page.getByTestId('downloads').getByRole('link', { name: 'Save model.safetensors' }).click();
+    await expect.poll(() => browser.finishedDownloads.length, SAVED).toBe(before + 1);
+    expect(browser.finishedDownloads.at(-1)).toEqual({ name: 'model.safetensors', state: 'completed' });
+    expect(Object.values(await stored()).some((files) => files > 0)).toBe(true);
+    await page.getByRole('button', { name: 'All are saved: remove the copies' }).click();
+    expect(await page.getByTestId('written-files').textContent()).toContain('model.safetensors');
+    await expect.poll(stored).toEqual({ [Object.keys(await stored())[0] ?? '']: 0 });
   });
 
   it('keeps nothing in its own storage of tabs that are gone', async () => {
     const { page, url } = session;
-    const folders = async (): Promise<string[]> =>
-      page.evaluate(async () => {
-        const names: string[] = [];
-        for await (const name of (await navigator.storage.getDirectory()).keys()) names.push(name);
-        return names;
-      });
-    const [left] = await folders();
+    const [left] = Object.keys(await stored());
     expect(left).toMatch(/^unshard-downloads-/);
     await openPage(page, url);
     await page.locator('input[type="file"][name="folder"]').setInputFiles(checkpointPath(NAME));
     await reachStage(page, 'plan');
-    await page.getByRole('button', { name: 'Download the files' }).click();
-    await pressStart(page, false);
-    await readReport(page);
-    const now = await folders();
+    await download();
+    const now = Object.keys(await stored());
     expect(now).toHaveLength(1);
     expect(now).not.toContain(left);
   });
@@ -102,9 +130,7 @@ describe('the report', () => {
     await openPage(page, url);
     await page.getByRole('button', { name: 'Try a sample' }).click();
     await reachStage(page, 'plan');
-    await page.getByRole('button', { name: 'Download the files' }).click();
-    await pressStart(page, false);
-    const report = await readReport(page);
+    const report = await download();
     const before = browser.finishedDownloads.length;
     await page.getByRole('link', { name: 'Save report' }).click();
     await expect.poll(() => browser.finishedDownloads.length).toBe(before + 1);
@@ -119,5 +145,73 @@ describe('a folder that is dropped', () => {
     await dropFolders(page, 'main', [checkpointPath(NAME)]);
     await reachStage(page, 'plan');
     expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('checkpoint');
+  });
+});
+
+describe('little storage', () => {
+  /** Six tensors of 4 MiB. Chromium grants its storage by the megabyte. */
+  const written = writeCheckpoint({
+    ...small(2),
+    ranks: 1,
+    groups: [Array.from({ length: 6 }, (_, i) => ({ name: `layers.${i}.weight`, shape: [1024, 1024] }))],
+  });
+
+  /** Opens the checkpoint in a browser that gives the page so many bytes. The limit holds while its session is open. */
+  async function openWith(quotaSize: number): Promise<void> {
+    const { page, url } = session;
+    await openPage(page, url);
+    const folder = emptyFolder();
+    for (const [path, bytes] of Object.entries(written.files)) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true });
+      writeFileSync(join(folder, path), bytes);
+    }
+    await page.locator('input[type="file"][name="folder"]').setInputFiles(folder);
+    await reachStage(page, 'plan');
+    const devTools = await page.context().newCDPSession(page);
+    await devTools.send('Storage.overrideQuotaForOrigin', { origin: new URL(url).origin, quotaSize });
+    onTestFinished(() => devTools.detach());
+  }
+
+  it('for the largest file is refused before the start, with both numbers', async () => {
+    const { page } = session;
+    await openWith(20_000_000);
+    await page.getByRole('button', { name: 'Download the files' }).click();
+    await expect(pressStart(page, false)).rejects.toThrow('this does not fit');
+    const notice = await page.getByTestId('destination').getByRole('alert').textContent();
+    expect(notice).toMatch(/^model\.safetensors has 25\.2 MB, and the browser’s storage has 1\d(\.\d)? MB free\.$/);
+    // In smaller files it can be started.
+    await setOptions(page, { maxShardSize: '8 MB' });
+    await page.getByRole('button', { name: 'Start', disabled: false }).waitFor();
+  });
+
+  it('for all files at once lets the run wait until the first are saved', async () => {
+    const { page, browser } = session;
+    await openWith(16_000_000);
+    await setOptions(page, { maxShardSize: '4.2 MB' });
+    const before = browser.finishedDownloads.length;
+    await page.getByRole('button', { name: 'Download the files' }).click();
+    await expect.poll(() => page.getByTestId('destination').textContent()).toContain('The run will wait in between');
+    await pressStart(page, false);
+    const goOn = page.getByRole('button', { name: 'They are saved: go on', disabled: false });
+    const fact = page.locator('.facts div', { hasText: 'Files given to the browser' }).locator('dd');
+    const given = async (): Promise<number> => Number.parseInt((await fact.textContent()) ?? '', 10);
+    let waits = 0;
+    while ((await page.locator('main').getAttribute('data-state')) === 'running') {
+      await goOn.or(page.locator('main:not([data-state="running"])')).first().waitFor();
+      if (!(await goOn.isVisible())) break;
+      expect(await page.getByRole('alert').textContent()).toMatch(/needs 4\.\d+ MB, and [\d.]+ (MB|kB|bytes) are free/);
+      await expect.poll(async () => browser.finishedDownloads.length - before - (await given()), SAVED).toBe(0);
+      await goOn.click();
+      waits += 1;
+    }
+    expect(waits).toBeGreaterThan(0);
+    const report = await readReport(page);
+    await allSaved(report, before);
+    const shards = report.files.filter(({ path }) => path.endsWith('.safetensors'));
+    expect(shards).toHaveLength(6);
+    const found = shards.flatMap(({ path }) => [
+      ...readSafetensors(readFileSync(join(browser.downloads, path))).tensors,
+    ]);
+    expect(Object.fromEntries(found)).toEqual(expectedIn(written, 'F32').tensors);
   });
 });

@@ -69,6 +69,9 @@ export class PageFailure extends Error {
 /** Longest time for one stage, in milliseconds. */
 const STAGE_MS = 600_000;
 
+/** Longest time for the page to look at destination and converters, in milliseconds. */
+const READY_MS = 120_000;
+
 /** Fails with an advice where the page was not built. */
 export function assertPageBuilt(): void {
   if (!existsSync(new URL('../../dist/page/index.html', import.meta.url))) {
@@ -209,6 +212,7 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
   const start = page.getByRole('button', { name: 'Start' });
   const overwriteBox = page.locator('input[name="overwrite"]');
   const obstacle = page.locator('#obstacle');
+  const deadline = Date.now() + READY_MS;
   for (;;) {
     // What was typed a moment ago shows with the next frame; until then the button may still look ready.
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
@@ -219,6 +223,7 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
       const problems = await page.locator('.output .notice.problem, .output .notice.warning').allTextContents();
       throw new PageFailure('obstacle', [reason, ...problems].join(' '));
     }
+    if (Date.now() > deadline) throw new Error(`The page does not get ready to start: ${reason}`);
     await page.waitForTimeout(20);
   }
 }

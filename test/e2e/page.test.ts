@@ -41,7 +41,7 @@ describe('the sample', () => {
     await reachStage(page, 'plan');
     expect(await focused()).toBe('H1 sample-llama-zero2');
     // The adapter of these tests is software: it is passed over unless it is asked for.
-    await expect.poll(() => page.locator('.options').textContent()).toContain('No hardware GPU.');
+    await expect.poll(() => page.locator('.options').textContent()).toContain('The GPU adapter is software');
     await tabTo('Download instead');
     await page.keyboard.press('Space');
     await page.getByRole('button', { name: 'Start', disabled: false }).waitFor();

@@ -1,13 +1,19 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { canOpenFolders, droppedDestination, type Picked, pickDestination } from '../folders.js';
-import type { Destination, PlanState, Send } from '../state.js';
+import type { Paces } from '../paces.js';
+import { fitOf } from '../space.js';
+import { type Destination, DOWNLOAD, lastPlan, type PlanState, type Send } from '../state.js';
 import { NoticeBox } from './parts.js';
-
-const DOWNLOAD: Destination = { name: 'Downloads', ref: { kind: 'download' } };
+import { Ways } from './ways.js';
 
 /** Where to write: a folder by picker or drop, or downloads. */
-export function DestinationZone({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
+export function DestinationZone(props: {
+  readonly state: PlanState;
+  readonly send: Send;
+  readonly paces: Paces;
+}): JSX.Element {
+  const { state, send, paces } = props;
   const { source, destination, notice } = state;
   const [dragging, setDragging] = useState(false);
 
@@ -56,6 +62,8 @@ export function DestinationZone({ state, send }: { readonly state: PlanState; re
       </div>
       {canOpenFolders() && !destination && <p class="hint">or drop a folder here</p>}
       {notice && <NoticeBox tone="problem">{notice}</NoticeBox>}
+      <Ways state={state} send={send} paces={paces} />
+      <SpaceNotice state={state} />
       <CollisionNotice state={state} send={send} />
     </section>
   );
@@ -71,9 +79,19 @@ function DestinationName({ destination }: { readonly destination: Destination })
   }
   return (
     <>
-      The browser’s own storage first, then links to <strong>download</strong> the files. This needs their space twice.
+      Each file is made in the browser’s own storage and <strong>downloaded</strong> when it is complete. This needs its
+      space twice. The browser may ask whether this page may download several files.
     </>
   );
+}
+
+/** Whether the downloads fit in the browser's storage. */
+function SpaceNotice({ state }: { readonly state: PlanState }): JSX.Element | null {
+  const plan = lastPlan(state);
+  if (!plan || state.destination?.ref.kind !== 'download' || state.space === undefined) return null;
+  const fit = fitOf(plan.files, state.space ?? undefined);
+  if (fit.kind === 'fits') return null;
+  return <NoticeBox tone={fit.kind === 'too-large' ? 'problem' : 'warning'}>{fit.text}</NoticeBox>;
 }
 
 /** Names that are taken: what belongs to the checkpoint is refused, the rest is asked about. */

@@ -1,10 +1,10 @@
 import type { JSX } from 'preact';
-import type { FailedState, Send } from '../state.js';
-import { StageHeading } from './parts.js';
+import { type FailedState, type Send, savedText } from '../state.js';
+import { NoticeBox, StageHeading } from './parts.js';
 
 /** What went wrong, what to do, and the way back. */
 export function Failed({ state, send }: { readonly state: FailedState; readonly send: Send }): JSX.Element {
-  const { failure, from, retry } = state;
+  const { failure, from, retry, saved } = state;
   return (
     <section class="card job">
       <StageHeading>{from.stage === 'plan' ? 'That did not work' : 'This folder could not be opened'}</StageHeading>
@@ -15,6 +15,7 @@ export function Failed({ state, send }: { readonly state: FailedState; readonly 
           Error code <code data-testid="failure-code">{failure.code}</code>
         </p>
       </div>
+      {saved && <NoticeBox tone="warning">{savedText(saved)}</NoticeBox>}
       <div class="actions">
         <button type="button" class="primary" onClick={() => send({ type: 'back' })}>
           {from.stage === 'plan' ? 'Back to the plan' : 'Choose another folder'}

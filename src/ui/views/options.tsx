@@ -1,7 +1,6 @@
 import type { JSX } from 'preact';
 import type { OutputFormat, OutputKind, OverflowPolicy } from '../../index.js';
 import type { BackendChoice, Converter } from '../../worker/protocol.js';
-import { checkingHint } from '../checking.js';
 import { type Choices, SHARD_SIZES } from '../choices.js';
 import { formatBytes } from '../format.js';
 import { BACKENDS, PRECISIONS } from '../labels.js';
@@ -123,7 +122,7 @@ function canTrim(state: PlanState): boolean {
 function ShardSize({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
   const { choices } = state;
   return (
-    <Field label="Largest file" id="max-shard-size" hint={cost(state)}>
+    <Field label="Largest file" id="max-shard-size">
       <select
         id="max-shard-size"
         name="max-shard-size"
@@ -153,15 +152,9 @@ function ShardSize({ state, send }: { readonly state: PlanState; readonly send: 
   );
 }
 
-/** What the sizes of the files cost in time, where they go to a folder. */
-function cost(state: PlanState): string | undefined {
-  const plan = lastPlan(state);
-  return plan && state.destination?.ref.kind !== 'download' ? checkingHint(plan.files) : undefined;
-}
-
 function BackendField({ state, send }: { readonly state: PlanState; readonly send: Send }): JSX.Element {
   const { choices, converters } = state;
-  const hint = converterText(choices.backend, converters[choices.backend]);
+  const hint = converterText(converters[choices.backend]);
   return (
     <Field label="Converter" id="backend" hint={hint}>
       <Select
@@ -175,12 +168,11 @@ function BackendField({ state, send }: { readonly state: PlanState; readonly sen
   );
 }
 
-/** What a choice of backend comes to, in words; undefined is not known yet, null cannot be had. */
-function converterText(choice: BackendChoice, converter: Converter | null | undefined): string {
+/** What a choice of backend comes to, and why; undefined is not known yet, null cannot be had. */
+function converterText(converter: Converter | null | undefined): string {
   if (converter === undefined) return 'Looking for a GPU.';
   if (converter === null) return 'No GPU can be used in this browser.';
-  if (converter.name === 'gpu') return `GPU: ${converter.description}`;
-  return choice === 'auto' ? `No hardware GPU. CPU: ${converter.description}` : `CPU: ${converter.description}`;
+  return `${converter.name === 'gpu' ? 'GPU' : 'CPU'}: ${converter.description}. ${converter.choice.reason}`;
 }
 
 const BACKEND_CHOICES: readonly BackendChoice[] = ['auto', 'gpu', 'cpu'];

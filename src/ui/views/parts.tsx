@@ -72,7 +72,7 @@ export function Facts(props: {
 const LINES_IN_SIGHT = 7;
 
 /** A list that scrolls must be reachable by keyboard. */
-function scrollable(lines: number): { tabIndex?: number } {
+export function scrollable(lines: number): { tabIndex?: number } {
   return lines > LINES_IN_SIGHT ? { tabIndex: 0 } : {};
 }
 

@@ -3,7 +3,9 @@ import type { Notice } from '../../index.js';
 import type { CheckpointView, PlanView } from '../../worker/protocol.js';
 import type { Picked } from '../folders.js';
 import { formatBytes, plural } from '../format.js';
-import { lastPlan, obstacle, type PlanState, type Send, type Source } from '../state.js';
+import { obstacle } from '../obstacle.js';
+import type { Paces } from '../paces.js';
+import { lastPlan, type PlanState, type Send, type Source } from '../state.js';
 import { DestinationZone } from './destination.js';
 import { Found } from './found.js';
 import { Options } from './options.js';
@@ -14,9 +16,10 @@ import { TensorTable } from './tensors.js';
 export function Plan(props: {
   readonly state: PlanState;
   readonly send: Send;
+  readonly paces: Paces;
   readonly add: (picking: Promise<Picked<Source>>) => void;
 }): JSX.Element {
-  const { state, send, add } = props;
+  const { state, send, paces, add } = props;
   const { checkpoint, planning } = state;
   const plan = lastPlan(state);
   const usable = checkpoint.problems.length === 0;
@@ -49,7 +52,7 @@ export function Plan(props: {
                 <FileList files={plan.files} testId="planned-files" />
               </>
             )}
-            <DestinationZone state={state} send={send} />
+            <DestinationZone state={state} send={send} paces={paces} />
             <StartButton state={state} send={send} />
           </section>
         )}

@@ -5,12 +5,27 @@ import type { FolderFile } from '../../worker/protocol.js';
 import { formatBytes, formatCount, formatRate, formatSeconds, plural } from '../format.js';
 import { dtypeLabel } from '../labels.js';
 import type { ReportState, Send } from '../state.js';
-import { AliasesFold, CheckList, Facts, FileList, NameList, SkippedFold, StageHeading, Warnings } from './parts.js';
+import {
+  AliasesFold,
+  CheckList,
+  Facts,
+  FileList,
+  NameList,
+  SkippedFold,
+  StageHeading,
+  scrollable,
+  Warnings,
+} from './parts.js';
 
 /** What was written, what was proven, and what the user should know. */
-export function Report({ state, send }: { readonly state: ReportState; readonly send: Send }): JSX.Element {
-  const { outcome, destination } = state;
-  const { report, downloads } = outcome;
+export function Report(props: {
+  readonly state: ReportState;
+  readonly send: Send;
+  readonly letGo: (paths: readonly string[]) => void;
+}): JSX.Element {
+  const { state, send, letGo } = props;
+  const { outcome, destination, downloads } = state;
+  const { report } = outcome;
   const failed = report.checks.filter(({ status }) => status === 'failed').length;
   return (
     <>
@@ -26,7 +41,7 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
           .
         </p>
         {downloads.length > 0 ? (
-          <Downloads files={downloads} />
+          <Downloads files={downloads} letGo={letGo} />
         ) : (
           <FileList files={report.files} testId="written-files" />
         )}
@@ -38,6 +53,7 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
             ['Precision', precisions(report.tensors), 'wide'],
             ['Computed', computed(report.tensors), 'wide'],
             ['Converter', `${report.backend.name === 'gpu' ? 'GPU' : 'CPU'}: ${report.backend.description}`],
+            ['Why', report.backend.choice?.reason, 'wide'],
             [
               'Left to the CPU',
               report.backend.name === 'gpu' && report.backend.jobsOnCpu > 0
@@ -68,8 +84,12 @@ export function Report({ state, send }: { readonly state: ReportState; readonly 
   );
 }
 
-/** Links to the finished files in the browser's storage. */
-function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.Element {
+/** The files that the browser was given to save, for as long as their copies are kept. */
+function Downloads(props: {
+  readonly files: readonly FolderFile[];
+  readonly letGo: (paths: readonly string[]) => void;
+}): JSX.Element {
+  const { files } = props;
   const links = useMemo(
     () => files.map(({ path, file }) => ({ path, size: file.size, url: URL.createObjectURL(file) })),
     [files],
@@ -80,19 +100,28 @@ function Downloads({ files }: { readonly files: readonly FolderFile[] }): JSX.El
     },
     [links],
   );
+  const bytes = links.reduce((sum, { size }) => sum + size, 0);
   return (
     <>
-      <ul class="files" data-testid="downloads">
+      <p>The browser saves these files among its downloads. Where it has not, save them here.</p>
+      <ul class="files" data-testid="downloads" {...scrollable(links.length)}>
         {links.map(({ path, size, url }) => (
           <li key={path}>
-            <a href={url} download={path}>
-              Download <code>{path}</code>
+            <a href={url} download={path.slice(path.lastIndexOf('/') + 1)}>
+              Save <code>{path}</code>
             </a>
             <span class="size">{formatBytes(size)}</span>
           </li>
         ))}
       </ul>
-      <p class="hint">The browser keeps these files until the next conversion.</p>
+      <div class="copies">
+        <p class="hint">
+          Keep this page open until they are saved. It keeps {formatBytes(bytes)} of copies until the next conversion.
+        </p>
+        <button type="button" onClick={() => props.letGo(links.map(({ path }) => path))}>
+          All are saved: remove the copies
+        </button>
+      </div>
     </>
   );
 }

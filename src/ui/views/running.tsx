@@ -1,18 +1,29 @@
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
-import { CHECK_SECONDS_PER_GB } from '../checking.js';
-import { formatBytes, formatRate, formatSeconds } from '../format.js';
-import { rateOf, secondsLeft } from '../speed.js';
+import { useEffect, useState } from 'preact/hooks';
+import { checkSeconds, checkSecondsLeft, runSecondsLeft } from '../closing.js';
+import { formatAbout, formatBytes, formatRate, plural } from '../format.js';
+import type { Paces } from '../paces.js';
+import { rateOf } from '../speed.js';
 import type { RunningState, Send } from '../state.js';
-import { Facts, StageHeading } from './parts.js';
+import { Facts, NoticeBox, StageHeading } from './parts.js';
 
 /** The conversion while it goes. */
-export function Running({ state, send }: { readonly state: RunningState; readonly send: Send }): JSX.Element {
-  const { plan, progress, samples, destination, cancelling } = state;
+export function Running(props: {
+  readonly state: RunningState;
+  readonly send: Send;
+  readonly paces: Paces;
+  readonly letGo: (paths: readonly string[]) => void;
+}): JSX.Element {
+  const { state, send, paces, letGo } = props;
+  const { plan, progress, samples, destination, downloads, cancelling } = state;
   const total = plan.totals.outputBytes;
   const written = progress?.written ?? 0;
   const rate = rateOf(samples);
-  const left = secondsLeft(samples, total - written);
+  const isDownload = destination.ref.kind === 'download';
+  const perGigabyte = isDownload ? 0 : (progress?.secondsPerGigabyte ?? paces.paces.one.close);
+  const closing = isDownload ? [] : (progress?.closing ?? []);
+  const now = useNow(closing.length > 0);
+  const left = progress && runSecondsLeft(plan, { written, closing }, samples, perGigabyte, now);
   useEffect(() => {
     const warn = (event: BeforeUnloadEvent): void => event.preventDefault();
     addEventListener('beforeunload', warn);
@@ -20,23 +31,48 @@ export function Running({ state, send }: { readonly state: RunningState; readonl
   }, []);
   return (
     <section class="card job">
-      <StageHeading>
-        Writing to {destination.ref.kind === 'download' ? 'the browser’s storage' : destination.name}
-      </StageHeading>
+      <StageHeading>{isDownload ? 'Making the downloads' : `Writing to ${destination.name}`}</StageHeading>
       <progress aria-label="Bytes written" value={written} max={total} />
       {/* Announced when the phase or the file changes, not with every byte. */}
       <p class="status tall" aria-live="polite">
-        {cancelling ? 'Cancelling. The files of this run are removed.' : <Phase {...state} />}
+        {cancelling ? (
+          'Cancelling. The files of this run are removed.'
+        ) : (
+          <Phase state={state} perGigabyte={perGigabyte} />
+        )}
       </p>
+      {progress?.wait && (
+        <NoticeBox tone="problem" label="The browser’s storage is full.">
+          <p>
+            <code>{progress.wait.path}</code> needs {formatBytes(progress.wait.needed)}, and{' '}
+            {formatBytes(progress.wait.free)} are free. When the browser has saved{' '}
+            {downloads.map(({ path }) => path).join(', ') || 'the files before it'}, their copies here can go.
+          </p>
+          <button
+            type="button"
+            disabled={downloads.length === 0}
+            onClick={() => letGo(downloads.map(({ path }) => path))}
+          >
+            They are saved: go on
+          </button>
+        </NoticeBox>
+      )}
       <Facts
         facts={[
           ['Written', `${formatBytes(written)} of ${formatBytes(total)}`],
           ['Speed', rate === undefined ? '–' : formatRate(rate)],
-          ['Left to write', left === undefined || written === total ? '–' : formatSeconds(left)],
-          ['Files finished', `${progress?.filesDone ?? 0} of ${plan.files.length}`],
+          ['Time left', left === undefined ? '–' : formatAbout(left)],
+          [isDownload ? 'Files given to the browser' : 'Files finished', `${filesDone(state)} of ${plan.files.length}`],
+          [
+            'Check of the browser',
+            closing.length > 0 ? checkText(checkSecondsLeft(closing, perGigabyte, now)) : undefined,
+          ],
         ]}
       />
-      <p class="hint">Keep this page open. A file appears at the destination only when it is complete.</p>
+      <p class="hint">
+        Keep this page open. {isDownload ? 'Each file is saved' : 'A file appears at the destination'} only when it is
+        complete.
+      </p>
       <button type="button" disabled={cancelling} onClick={() => send({ type: 'cancelling' })}>
         Cancel
       </button>
@@ -44,10 +80,19 @@ export function Running({ state, send }: { readonly state: RunningState; readonl
   );
 }
 
+function filesDone({ destination, saved, progress }: RunningState): number {
+  return destination.ref.kind === 'download' ? saved.length : (progress?.filesDone ?? 0);
+}
+
+function checkText(left: number): string {
+  return left === 0 ? 'takes longer than expected' : `${formatAbout(left)} left`;
+}
+
 /** What is going on, in sentences. */
-function Phase({ progress, plan, destination }: RunningState): JSX.Element {
-  if (!progress) return <>Opening files.</>;
-  const checked = destination.ref.kind === 'directory' ? progress.closing[0] : undefined;
+function Phase(props: { readonly state: RunningState; readonly perGigabyte: number }): JSX.Element {
+  const { progress, plan, destination } = props.state;
+  if (!progress?.file) return <>Opening files.</>;
+  const [checked, ...more] = destination.ref.kind === 'directory' ? progress.closing : [];
   return (
     <>
       {progress.written < plan.totals.outputBytes && (
@@ -57,12 +102,23 @@ function Phase({ progress, plan, destination }: RunningState): JSX.Element {
       )}
       {checked && (
         <>
-          The browser is checking <code>{checked}</code> before it appears.{' '}
-          {progress.secondsPerGigabyte === undefined
-            ? `Expect about ${CHECK_SECONDS_PER_GB} s for each GB.`
-            : `So far this took ${formatSeconds(progress.secondsPerGigabyte)} for each GB.`}
+          The browser is checking <code>{checked.path}</code>
+          {more.length > 0 && ` and ${plural(more.length, 'more file')}`} before it appears. For its{' '}
+          {formatBytes(checked.byteLength)} this takes {formatAbout(checkSeconds(checked, props.perGigabyte))}, by what{' '}
+          {progress.secondsPerGigabyte === undefined ? 'it took before' : 'it took so far'}.
         </>
       )}
     </>
   );
+}
+
+/** The time in milliseconds since 1970, which goes on while `ticking`. */
+function useNow(ticking: boolean): number {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    if (!ticking) return;
+    const timer = setInterval(() => setTick((tick) => tick + 1), 1000);
+    return () => clearInterval(timer);
+  }, [ticking]);
+  return Date.now();
 }

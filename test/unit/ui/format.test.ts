@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
+  formatAbout,
   formatBytes,
   formatCount,
   formatMagnitude,
@@ -70,4 +71,24 @@ it('gives rates in bytes per second', () => {
 
 it('gives shapes, and a word for none', () => {
   expect([formatShape([4096, 11_008]), formatShape([7]), formatShape([])]).toEqual(['4096 × 11008', '7', 'scalar']);
+});
+
+describe('formatAbout', () => {
+  it.each([
+    [0, 'under 2 s'],
+    [1.99, 'under 2 s'],
+    [2, 'about 2 s'],
+    [59.4, 'about 59 s'],
+    [59.6, 'about 1 min'],
+    [100, 'about 1.5 min'],
+    [584, 'about 9.5 min'],
+    [586, 'about 10 min'],
+    [3569, 'about 59 min'],
+    [3571, 'about 1 h'],
+    [7500, 'about 2 h 10 min'],
+    [7700, 'about 2 h 10 min'],
+    [10_750, 'about 3 h'],
+  ])('%d seconds', (seconds, text) => {
+    expect(formatAbout(seconds)).toBe(text);
+  });
 });

@@ -2,17 +2,18 @@ import { describe, expect, it } from 'vitest';
 import { resolveOptions } from '../../../src/plan/options.js';
 import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
+import { obstacle } from '../../../src/ui/obstacle.js';
 import { PLAIN_READING, type Reading } from '../../../src/ui/reading.js';
 import {
   type Event,
   lacksShards,
-  obstacle,
   offersPartial,
   type PlanState,
   reduce,
   type Source,
   START,
   type State,
+  savedText,
 } from '../../../src/ui/state.js';
 import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/protocol.js';
 
@@ -59,8 +60,9 @@ const plan: PlanView = {
   files: [{ path: 'model.safetensors', byteLength: 40 }],
 };
 
+const cost = { bytes: 40, seconds: 1 };
 const outcome: Outcome = {
-  downloads: [],
+  costs: { read: cost, write: cost, close: cost },
   report: {
     version: 1,
     options: plan.options,
@@ -101,6 +103,7 @@ const READY: Event[] = [
   { type: 'converter', choice: 'auto', converter: CONVERTER },
   { type: 'planned', plan },
   { type: 'destination', destination },
+  { type: 'space', space: 1000 },
   { type: 'collisions', collisions: nothingTaken },
 ];
 const RUNNING: Event[] = [...READY, { type: 'started', now: 0 }];
@@ -316,6 +319,7 @@ describe('the choices', () => {
       { type: 'chose', choices: { dtype: 'fp16' } },
       { type: 'planned', plan },
       { type: 'destination', destination },
+      { type: 'space', space: null },
       { type: 'collisions', collisions: nothingTaken },
       { type: 'started', now: 0 },
     ];
@@ -373,6 +377,42 @@ describe('the run', () => {
   });
 });
 
+describe('downloads', () => {
+  const file = (path: string) => ({ path, file: new File([path], path) });
+  const [first, second] = [file('model-1'), file('model-2')];
+  const given: Event[] = [
+    ...RUNNING,
+    { type: 'downloaded', file: first },
+    { type: 'downloaded', file: second },
+    { type: 'let-go', paths: ['model-1'] },
+  ];
+
+  it('are kept until their copies are let go, in the run and after it', () => {
+    expect(reach(...given)).toMatchObject({ downloads: [second], saved: ['model-1', 'model-2'] });
+    const report = reach(...given, { type: 'finished', outcome });
+    expect(report).toMatchObject({ stage: 'report', downloads: [second] });
+    expect(reduce(report, { type: 'let-go', paths: ['model-2'] })).toMatchObject({ downloads: [] });
+  });
+
+  it('of a run that failed or was cancelled are named', () => {
+    expect(reach(...given, { type: 'failed', failure })).toMatchObject({ saved: ['model-1', 'model-2'] });
+    const state = planState(...given, { type: 'cancelled' });
+    expect(state.notice).toBe(
+      'The browser had saved model-1, model-2 by then. They are not the whole model: remove them from its downloads.',
+    );
+    expect(reach(...RUNNING, { type: 'failed', failure })).not.toHaveProperty('saved');
+    expect(reach(...RUNNING, { type: 'cancelled' })).not.toHaveProperty('notice');
+    expect(savedText(['a', 'b', 'c', 'd', 'e', 'f', 'g'])).toContain('a, b, c, d, e and 2 more by then');
+  });
+
+  it('have their space looked up again after a run and for another destination', () => {
+    expect(planState(...READY)).toHaveProperty('space', 1000);
+    expect(planState(...READY, { type: 'destination', destination })).not.toHaveProperty('space');
+    expect(planState(...RUNNING, { type: 'cancelled' })).not.toHaveProperty('space');
+    expect(planState(...RUNNING, { type: 'finished', outcome }, { type: 'back' })).not.toHaveProperty('space');
+  });
+});
+
 describe('events of a job that was left', () => {
   const late: Event[] = [
     { type: 'inspected', checkpoint },
@@ -380,6 +420,9 @@ describe('events of a job that was left', () => {
     { type: 'planned', plan },
     { type: 'collisions', collisions: nothingTaken },
     { type: 'run-progress', progress, now: 1 },
+    { type: 'downloaded', file: { path: 'a', file: new File([], 'a') } },
+    { type: 'let-go', paths: [] },
+    { type: 'space', space: 1 },
     { type: 'finished', outcome },
     { type: 'cancelled' },
     { type: 'failed', failure },
@@ -393,6 +436,11 @@ describe('events of a job that was left', () => {
 describe('the obstacle', () => {
   const problem = { kind: 'missing-shard', code: 'missing-rank', message: 'm', advice: 'a', facts: {} } as const;
 
+  it('is none where the browser does not say what downloads may take', () => {
+    expect(obstacle(planState(...READY, { type: 'space', space: null }))).toBeUndefined();
+    expect(obstacle(planState(...READY, { type: 'space', space: 40 }))).toBeUndefined();
+  });
+
   it('is none when plan, destination and names are known', () => {
     expect(obstacle(planState(...READY))).toBeUndefined();
   });
@@ -405,11 +453,17 @@ describe('the obstacle', () => {
     ['Looking', planState(...READY, { type: 'chose', choices: { dtype: 'bf16' } })],
     ['Looking', planState(...READY, { type: 'destination', destination })],
     [
+      'storage',
+      planState(...READY, { type: 'destination', destination }, { type: 'collisions', collisions: nothingTaken }),
+    ],
+    ['does not fit', planState(...READY, { type: 'space', space: 39 })],
+    [
       'Looking for a GPU',
       planState(
         ...READY,
         { type: 'chose', choices: { backend: 'gpu' } },
         { type: 'planned', plan },
+        { type: 'space', space: 40 },
         { type: 'collisions', collisions: nothingTaken },
       ),
     ],

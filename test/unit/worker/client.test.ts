@@ -49,6 +49,8 @@ class FakeWorker implements EngineWorker {
       collisions: () => log('collisions', { existing: [], sources: [] }),
       converter: () => log('converter', cpu),
       run: () => log('run', expect.fail('the run has no fake')),
+      downloadSpace: (wanted) => log(`downloadSpace ${wanted}`, wanted),
+      letGoDownloads: (paths) => log(`letGoDownloads ${paths}`, undefined),
       cancel: () => log('cancel', undefined),
       ...behaviour,
     };

@@ -26,12 +26,19 @@ function slowToClose(ms: number, failure?: Error): OutputTree {
 
 it('tells which files are being closed, and what a gigabyte took', async () => {
   const changes: (readonly string[])[] = [];
-  const { output, watch } = watchClosing(slowToClose(50), () => changes.push(watch().closing));
+  const { output, watch } = watchClosing(slowToClose(50), () => changes.push(paths()));
+  const paths = () => watch().closing.map(({ path }) => path);
   const a = await output.create('a', 2 * MEGABYTE);
   const b = await output.create('b', 2 * MEGABYTE);
   expect(watch()).toEqual({ closing: [] });
   const closes = [a.close(), b.close()];
-  expect(watch()).toEqual({ closing: ['a', 'b'] });
+  expect(watch()).toEqual({
+    closing: [
+      { path: 'a', byteLength: 2 * MEGABYTE, since: expect.any(Number) },
+      { path: 'b', byteLength: 2 * MEGABYTE, since: expect.any(Number) },
+    ],
+  });
+  expect(Math.abs((watch().closing[0]?.since ?? 0) - Date.now())).toBeLessThan(10_000);
   await Promise.all(closes);
   const { closing, secondsPerGigabyte } = watch();
   expect(closing).toEqual([]);

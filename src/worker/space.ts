@@ -1,0 +1,101 @@
+/**
+ * Writes to a place of little space: a file that does not fit has to wait until copies of earlier files, which the user
+ * has elsewhere by then, are let go.
+ *
+ * @module
+ */
+
+import type { OutputTree } from '../index.js';
+
+/** Why a run stands still. Sizes are bytes. */
+export interface SpaceWait {
+  /** The file that does not fit. */
+  readonly path: string;
+  readonly needed: number;
+  readonly free: number;
+}
+
+/** What the tree needs to know of its place. */
+export interface SpaceOptions {
+  /** How many of `wanted` bytes can be written now; undefined where that is not known. */
+  readonly spaceFor: (wanted: number) => Promise<number | undefined>;
+  /** Called when a file starts to wait, and with undefined when it goes on. */
+  readonly onWait: (wait: SpaceWait | undefined) => void;
+  /** Ends all waiting. */
+  readonly signal: AbortSignal;
+}
+
+/** A tree that waits for space. */
+export interface BoundedTree {
+  readonly tree: OutputTree;
+  /** Removes finished files, and lets what waits look again. */
+  letGo(paths: readonly string[]): Promise<void>;
+  /** Bytes of the finished files that are there. */
+  keptBytes(): number;
+}
+
+/**
+ * Wraps a tree. Where no finished file is there that could be let go, nothing waits: the tree itself then says what is
+ * wrong.
+ */
+export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: SpaceOptions): BoundedTree {
+  /** Finished files and their bytes. */
+  const finished = new Map<string, number>();
+  let wake: (() => void)[] = [];
+
+  async function untilItFits(path: string, needed: number): Promise<void> {
+    for (;;) {
+      const free = await spaceFor(needed);
+      signal.throwIfAborted();
+      if (free === undefined || needed <= free || finished.size === 0) return;
+      onWait({ path, needed, free });
+      await wakened();
+      onWait(undefined);
+    }
+  }
+
+  function wakened(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const abort = (): void => reject(signal.reason);
+      signal.addEventListener('abort', abort, { once: true });
+      wake.push(() => {
+        signal.removeEventListener('abort', abort);
+        resolve();
+      });
+    });
+  }
+
+  return {
+    tree: {
+      name: tree.name,
+      has: (path) => tree.has(path),
+      async create(path, byteLength) {
+        await untilItFits(path, byteLength);
+        const sink = await tree.create(path, byteLength);
+        return {
+          write: (offset, bytes) => sink.write(offset, bytes),
+          abort: () => sink.abort(),
+          async close() {
+            await sink.close();
+            finished.set(path, byteLength);
+          },
+        };
+      },
+      open: (path) => tree.open(path),
+      async remove(path) {
+        await tree.remove(path);
+        finished.delete(path);
+      },
+    },
+    async letGo(paths) {
+      for (const path of paths) {
+        await tree.remove(path);
+        finished.delete(path);
+      }
+      const waiting = wake;
+      wake = [];
+      for (const go of waiting) go();
+    },
+    keptBytes: () => [...finished.values()].reduce((sum, bytes) => sum + bytes, 0),
+  };
+}

@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest';
+import { memoryOutput } from '../../../src/io/memory.js';
+import type { OutputTree } from '../../../src/io/types.js';
+import { boundBySpace, type SpaceWait } from '../../../src/worker/space.js';
+
+/** A tree of so many bytes, and what it told. */
+function bounded(capacity: number | undefined) {
+  const memory = memoryOutput();
+  const job = new AbortController();
+  const waits: (SpaceWait | undefined)[] = [];
+  const bound = boundBySpace(memory, {
+    spaceFor: async () => {
+      const used = [...memory.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+      return capacity === undefined ? undefined : capacity - used;
+    },
+    onWait: (wait) => waits.push(wait),
+    signal: job.signal,
+  });
+  return { ...bound, memory, waits, job };
+}
+
+async function write(tree: OutputTree, path: string, byteLength: number): Promise<void> {
+  const sink = await tree.create(path, byteLength);
+  await sink.write(0, new Uint8Array(byteLength));
+  await sink.close();
+}
+
+/** Lets everything that can go on do so. */
+const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+describe('a tree of little space', () => {
+  it('takes files as long as they fit', async () => {
+    const { tree, memory, waits, keptBytes } = bounded(10);
+    await write(tree, 'a', 6);
+    await write(tree, 'b', 4);
+    expect([...memory.files.keys()]).toEqual(['a', 'b']);
+    expect(keptBytes()).toBe(10);
+    expect(waits).toEqual([]);
+  });
+
+  it('lets a file wait with both numbers until enough is let go', async () => {
+    const { tree, memory, waits, letGo, keptBytes } = bounded(10);
+    await write(tree, 'a', 3);
+    await write(tree, 'b', 5);
+    const writing = write(tree, 'c', 9);
+    await settled();
+    expect(waits).toEqual([{ path: 'c', needed: 9, free: 2 }]);
+    await letGo(['a']);
+    await settled();
+    expect(waits.slice(1)).toEqual([undefined, { path: 'c', needed: 9, free: 5 }]);
+    await letGo(['b']);
+    await writing;
+    expect(waits.at(-1)).toBeUndefined();
+    expect([...memory.files.keys()]).toEqual(['c']);
+    expect(keptBytes()).toBe(9);
+  });
+
+  it('lets two files wait at once', async () => {
+    const { tree, memory, letGo } = bounded(10);
+    await write(tree, 'a', 9);
+    const writing = Promise.all([write(tree, 'b', 4), write(tree, 'c', 4)]);
+    await settled();
+    expect([...memory.files.keys()]).toEqual(['a']);
+    await letGo(['a']);
+    await writing;
+    expect([...memory.files.keys()].sort()).toEqual(['b', 'c']);
+  });
+
+  it('leaves it to the tree where nothing can be let go, or the space is not known', async () => {
+    const none = bounded(10);
+    await write(none.tree, 'a', 11);
+    const unknown = bounded(undefined);
+    await write(unknown.tree, 'a', 6);
+    await write(unknown.tree, 'b', 6);
+    expect([none.waits, unknown.waits]).toEqual([[], []]);
+  });
+
+  it('stops waiting when the job is cancelled', async () => {
+    const { tree, job } = bounded(10);
+    await write(tree, 'a', 9);
+    const writing = write(tree, 'b', 9);
+    await settled();
+    job.abort(new DOMException('Cancelled.', 'AbortError'));
+    await expect(writing).rejects.toMatchObject({ name: 'AbortError' });
+    await expect(write(tree, 'c', 1)).rejects.toMatchObject({ name: 'AbortError' });
+  });
+
+  it('passes everything else on', async () => {
+    const { tree, memory, keptBytes } = bounded(10);
+    await (await tree.create('a', 1)).abort();
+    await write(tree, 'b', 2);
+    expect(await tree.has('b')).toBe(true);
+    expect((await tree.open('b')).size).toBe(2);
+    await tree.remove('b');
+    expect([memory.files.size, keptBytes(), tree.name]).toEqual([0, 0, 'memory']);
+  });
+});
