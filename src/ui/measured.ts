@@ -13,14 +13,14 @@ const KEY = 'unshard-paces';
 /** The paces of this machine. Each run that has ended betters them. */
 export function usePaces(state: State): Paces {
   const [paces, setPaces] = useState(loadPaces);
-  const ended = state.stage === 'report' ? state.outcome : undefined;
+  const costs = state.stage === 'report' ? state.outcome.costs : undefined;
   useEffect(() => {
     const road = state.stage === 'report' ? roadOf(state) : undefined;
-    if (!ended || !road) return;
-    const learned = learn(paces, road, ended.costs);
+    if (!costs || !road) return;
+    const learned = learn(paces, road, costs);
     savePaces(learned);
     setPaces(learned);
-  }, [ended]);
+  }, [costs]);
   return paces;
 }
 

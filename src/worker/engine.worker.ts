@@ -117,9 +117,11 @@ const api: EngineApi = {
         phase: 'write',
       };
       let wait: SpaceWait | undefined;
+      let hasWaited = false;
       const tell = (): void => progress.push({ ...last, ...watch(), ...(wait ? { wait } : {}) });
       const onWait = (now: SpaceWait | undefined): void => {
         wait = now;
+        hasWaited = true;
         tell();
       };
       const destination = await openOutput(place, { signal, onWait });
@@ -144,7 +146,7 @@ const api: EngineApi = {
         },
       });
       await Promise.all(handing);
-      return { report, costs: stopwatch.costs(made.totals.inputBytes) };
+      return { report, ...(hasWaited ? {} : { costs: stopwatch.costs(made.totals.inputBytes) }) };
     } finally {
       progress.stop();
       threads?.close();

@@ -119,7 +119,8 @@ export interface RunRequest {
 /** The result of a run. */
 export interface Outcome {
   readonly report: Report;
-  readonly costs: Costs;
+  /** Where the time went; absent where the run has waited for the user. */
+  readonly costs?: Costs;
 }
 
 /** What the page is told while a run goes. */

@@ -52,7 +52,7 @@ export function Report(props: {
             ['Tensors', formatCount(report.tensors.length)],
             ['Precision', precisions(report.tensors), 'wide'],
             ['Computed', computed(report.tensors), 'wide'],
-            ['Converter', `${report.backend.name === 'gpu' ? 'GPU' : 'CPU'}: ${report.backend.description}`],
+            ['Converter', converterText(report.backend)],
             ['Why', report.backend.choice?.reason, 'wide'],
             [
               'Left to the CPU',
@@ -141,6 +141,11 @@ function SaveReport({ report }: { readonly report: RunReport }): JSX.Element {
       </script>
     </>
   );
+}
+
+/** `CPU: WebAssembly, 2 threads`. */
+function converterText({ name, description, threads }: RunReport['backend']): string {
+  return `${name === 'gpu' ? 'GPU' : 'CPU'}: ${description}${threads > 1 ? `, ${plural(threads, 'thread')}` : ''}`;
 }
 
 /** `fp32 → bf16 (112), int64 (3)`: how many tensors went from which dtype to which. */
