@@ -12,7 +12,7 @@ import { findCompanions } from './companions.js';
 import { chooseTag, findTags, parentPath } from './deepspeed/files.js';
 import { inspectDeepspeed } from './deepspeed/inspect.js';
 import { findGathered, withGathered } from './gathered.js';
-import type { CheckReport, Companion, Inventory, Notice, SourceFile, TagChoice } from './inventory.js';
+import type { CheckReport, Companion, Inventory, Notice, Problem, SourceFile, TagChoice } from './inventory.js';
 import type { InspectOptions } from './options.js';
 import { inspectPartial } from './partial.js';
 import { adapterNames } from './peft-names.js';
@@ -21,7 +21,7 @@ import { adapterNames } from './peft-names.js';
  * Finds what a checkpoint folder holds. The folder may be the outer one, `checkpoint-N` or `global_stepN` itself.
  *
  * A checkpoint that is there but cannot be converted (a missing rank, counts that disagree) comes back with its
- * `problems`; `plan` refuses it.
+ * `problems`; `plan` refuses it, or those of its tensors that a problem concerns alone.
  *
  * @throws UnshardError of kind `not-checkpoint`, `bad-file`, `unsupported`, `source` or `usage`.
  */
@@ -29,7 +29,8 @@ export async function inspect(tree: FileTree, options: InspectOptions = {}): Pro
   const { signal } = options;
   const found = await findTags(tree, signal);
   const { tag, warnings } = chooseTag(found, tree.name, options.tag);
-  const read = await (options.partial ? inspectPartial : inspectDeepspeed)(tree, tag, options);
+  const isPartial = options.partial || (options.lost?.length ?? 0) > 0;
+  const read = await (isPartial ? inspectPartial : inspectDeepspeed)(tree, tag, options);
   // A folder picked at the tag itself has nothing beside it; its own files are the only candidates.
   const beside = parentPath(tag.path);
   const adapters = adapterNames(read.tensors.map(({ name }) => name));
@@ -75,9 +76,14 @@ function tagWarnings({ tag }: TagChoice, steps: number | undefined): Notice[] {
   return [{ code: 'tag-step-differs', message }];
 }
 
-/** The text of an inventory's problems as one error, for callers that cannot go on. */
-export function problemError(inventory: Inventory): UnshardError | undefined {
-  const [first, ...more] = inventory.problems;
+/** The problems that stand in the way of every tensor. */
+export function blockingProblems({ problems }: Pick<Inventory, 'problems'>): readonly Problem[] {
+  return problems.filter(({ concerns }) => concerns === undefined);
+}
+
+/** The text of problems as one error, for callers that cannot go on. Undefined where there is none. */
+export function problemError(problems: readonly Problem[]): UnshardError | undefined {
+  const [first, ...more] = problems;
   if (!first) return undefined;
   const rest =
     more.length === 0

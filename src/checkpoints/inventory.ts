@@ -13,7 +13,9 @@ import type { Flip } from '../formats/torch/tensor.js';
 export type Origin =
   /** The master weights of the optimizer. */
   | 'master'
-  /** The 16-bit copy in the model file; no master of it was saved. */
+  /** The model file's copy of a trained parameter, whose master is lost. */
+  | 'copy'
+  /** A tensor of the model file; nothing tells what it is. */
   | 'module'
   /** A parameter that was not trained. */
   | 'frozen'
@@ -40,6 +42,8 @@ export interface TensorEntry {
   readonly meanOf?: readonly StoredBits[];
   /** Further bits on disk that must be the same tensor. They are compared, never written. */
   readonly proofs?: readonly Proof[];
+  /** Why the tensor cannot be had, though others can. `stored` then has no pieces, and a plan that takes it is refused. */
+  readonly fault?: ErrorDetail;
 }
 
 /** Bits that must equal a tensor's once that is rounded to their dtype. */
@@ -78,6 +82,14 @@ export interface CheckReport {
 export interface Notice {
   readonly code: string;
   readonly message: string;
+  /** The tensors that it is about, where it is about single ones. */
+  readonly tensors?: readonly string[];
+}
+
+/** What is wrong with a checkpoint. */
+export interface Problem extends ErrorDetail {
+  /** Present where it stands in the way of some tensors alone: those with a `fault`. Others can be converted. */
+  readonly concerns?: 'frozen';
 }
 
 /** A source tensor that is not written, and why. */
@@ -146,8 +158,8 @@ export interface Inventory {
   readonly aliases: Readonly<Record<string, string>>;
   readonly skipped: readonly SkippedTensor[];
   readonly warnings: readonly Notice[];
-  /** What makes a conversion impossible. Empty for a whole checkpoint. */
-  readonly problems: readonly ErrorDetail[];
+  /** What makes a conversion impossible, of all tensors or of those that it concerns. Empty for a whole checkpoint. */
+  readonly problems: readonly Problem[];
   /** The checks that were made while inspecting. */
   readonly checks: readonly CheckReport[];
   /** Files to copy beside the weights: configuration and tokenizer. */

@@ -10,10 +10,16 @@ export interface InspectOptions {
   /** Take the shards of this tensor-parallel rank alone, as they are. Default: the shards of all ranks are joined. */
   readonly tpRank?: number;
   /**
-   * Do without the optimizer files where they are missing or damaged and the model file has a copy of every weight (stage 1
-   * and 2). The warning `partial` says so. A whole checkpoint is read as ever. Default false.
+   * Take what can still be had where files of ranks are missing or damaged. What lies wholly in other files is read as
+   * ever; of the rest the model file's copy is taken at stage 1 and 2, and what has none is skipped. The warning `partial`
+   * says so. A whole checkpoint is read as ever. Default false.
    */
   readonly partial?: boolean;
+  /**
+   * Files to do without as if they were not there: paths in the picked folder, or names; `*` stands for any characters.
+   * Where any is given, `partial` is true.
+   */
+  readonly lost?: readonly string[];
   readonly signal?: AbortSignal;
   /** Called after each file that was opened. */
   readonly onProgress?: (progress: InspectProgress) => void;

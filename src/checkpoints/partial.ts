@@ -1,46 +1,71 @@
 /**
- * What can still be had of a checkpoint whose optimizer files are missing or damaged: at stage 1 and 2 the model file holds
- * a copy of every weight at the precision of the training.
+ * What can still be had of a checkpoint whose files are missing or damaged: what lies wholly in the others, and at stage 1
+ * and 2 the model file's copies of the rest.
  *
  * @module
  */
 
-import { type ErrorDetail, isUnshardError, type UnshardError } from '../base/errors.js';
+import { isUnshardError, UnshardError } from '../base/errors.js';
+import { matches } from '../base/glob.js';
 import type { FileTree } from '../io/types.js';
-import { parseShardName } from './deepspeed/files.js';
+import { joinPath, parseShardName } from './deepspeed/files.js';
 import { type DeepspeedInventory, inspectDeepspeed } from './deepspeed/inspect.js';
-import type { Notice, TagChoice } from './inventory.js';
+import { lostFileUnknown, nothingRecovered } from './deepspeed/lost-problems.js';
+import type { Notice, TagChoice, TensorEntry } from './inventory.js';
 import type { InspectOptions } from './options.js';
 
+/** What came of a reading. */
+type Reading = { readonly inventory: DeepspeedInventory } | { readonly error: UnshardError };
+
 /**
- * Inspects a tag folder. Where that finds problems that go away without the optimizer files, these are left out and a
- * warning and a failed check, both `partial`, say so. Otherwise the result is that of `inspectDeepspeed`.
+ * Inspects a tag folder without the files that the user gives up. Where that finds problems that go away when files of
+ * single ranks are done without, they are; a warning and a failed check, both `partial`, say so. Otherwise the result is
+ * that of `inspectDeepspeed`.
  *
- * @throws UnshardError as `inspectDeepspeed` does for the whole folder.
+ * @throws UnshardError as `inspectDeepspeed` does for the whole folder, and `lost-file-unknown`.
  */
 export async function inspectPartial(
   tree: FileTree,
   tag: TagChoice,
   options: InspectOptions,
 ): Promise<DeepspeedInventory> {
-  const whole = await attempt(tree, tag, options);
+  const given = await filesGivenUp(tree, tag, options.lost ?? []);
+  const left = withoutFiles(tree, (path) => given.has(path));
+  const asked = [...given].map((path) => `${path} is left out, as asked.`);
+  const whole = await attempt(left, tag, { ...options, partial: false });
   const problems = 'error' in whole ? [whole.error.detail] : whole.inventory.problems;
-  if (problems[0]) {
-    const rest = await attempt(withoutOptimizer(tree), tag, options);
-    if ('inventory' in rest && rest.inventory.problems.length === 0 && rest.inventory.tensors.length > 0) {
-      return withReasons(rest.inventory, problems);
-    }
-  }
-  if ('error' in whole) throw whole.error;
-  return whole.inventory;
+  const [first] = problems;
+  if (!first) return withWarnings(inventoryOf(whole), ...asked.map((message) => ({ code: 'file-left-out', message })));
+  const best = await bestPart(left, tag, options);
+  if (!best) return inventoryOf(whole);
+  if (parametersOf(best).length === 0) return { ...best, problems: [nothingRecovered(tag.path || tag.tag, first)] };
+  return withReasons(best, [...asked, ...problems.map(({ message }) => message)].join(' '));
 }
 
-/** Inspects, and keeps an error that another reading could avoid. */
-async function attempt(
+/** The reading that gives the most parameters: with the optimizer files that are left, or with none of them. */
+async function bestPart(
   tree: FileTree,
   tag: TagChoice,
   options: InspectOptions,
-): Promise<{ readonly inventory: DeepspeedInventory } | { readonly error: UnshardError }> {
+): Promise<DeepspeedInventory | undefined> {
+  const partial = { ...options, partial: true };
+  const masters = usable(await attempt(tree, tag, partial));
+  if (masters && masters.skipped.length === 0) return masters;
+  const copies = usable(await attempt(withoutFiles(tree, isOptimizer), tag, partial));
+  const isBetter = copies && (!masters || parametersOf(copies).length > parametersOf(masters).length);
+  return isBetter ? copies : masters;
+}
+
+function usable(reading: Reading): DeepspeedInventory | undefined {
+  return 'inventory' in reading && reading.inventory.problems.length === 0 ? reading.inventory : undefined;
+}
+
+function parametersOf({ tensors }: DeepspeedInventory): readonly TensorEntry[] {
+  return tensors.filter(({ origin }) => origin !== 'buffer');
+}
+
+/** Inspects, and keeps an error that another reading could avoid. */
+async function attempt(tree: FileTree, tag: TagChoice, options: InspectOptions): Promise<Reading> {
   try {
     return { inventory: await inspectDeepspeed(tree, tag, options) };
   } catch (error) {
@@ -49,26 +74,58 @@ async function attempt(
   }
 }
 
-/** The tree without the files of optimizers. */
-function withoutOptimizer(tree: FileTree): FileTree {
+function inventoryOf(reading: Reading): DeepspeedInventory {
+  if ('error' in reading) throw reading.error;
+  return reading.inventory;
+}
+
+/** Paths of the checkpoint's files that a pattern names. */
+async function filesGivenUp(tree: FileTree, { path: folder, tag }: TagChoice, patterns: readonly string[]) {
+  const entries = patterns.length > 0 ? await tree.list(folder) : [];
+  const names = entries.flatMap(({ kind, name }) => (kind === 'file' && parseShardName(name) ? [name] : []));
+  const paths = new Set<string>();
+  for (const pattern of patterns) {
+    const found = names.filter((name) => isNamed(pattern, name, joinPath(folder, name)));
+    if (found.length === 0) throw new UnshardError(lostFileUnknown(folder || tag, pattern));
+    for (const name of found) paths.add(joinPath(folder, name));
+  }
+  return paths;
+}
+
+/** A path may begin further out than the picked folder does. */
+function isNamed(pattern: string, name: string, path: string): boolean {
+  return matches(pattern, name) || matches(pattern, path) || matches(`*/${path}`, pattern);
+}
+
+function isOptimizer(path: string): boolean {
+  return /optim$/.test(parseShardName(path.slice(path.lastIndexOf('/') + 1))?.kind ?? '');
+}
+
+/** The tree without some files. */
+function withoutFiles(tree: FileTree, isLeftOut: (path: string) => boolean): FileTree {
   return {
     name: tree.name,
     async list(path) {
       const entries = await tree.list(path);
-      return entries.filter(({ name }) => !/optim$/.test(parseShardName(name)?.kind ?? ''));
+      return entries.filter(({ kind, name }) => kind !== 'file' || !isLeftOut(joinPath(path, name)));
     },
     open: (path) => tree.open(path),
   };
 }
 
-function withReasons(inventory: DeepspeedInventory, problems: readonly ErrorDetail[]): DeepspeedInventory {
-  const reasons = problems.map(({ message }) => message).join(' ');
-  const message = `This is a partial recovery: no optimizer file was used. Every trained weight is the copy in the model file, at the precision of the training, not the master. The reason: ${reasons}`;
-  const notice: Notice = { code: 'partial', message };
+function withReasons(inventory: DeepspeedInventory, reasons: string): DeepspeedInventory {
+  const masters = inventory.tensors.filter(({ origin }) => origin === 'master').length;
+  const copies = inventory.tensors.filter(({ origin }) => origin === 'copy' || origin === 'module').length;
+  const message = `This is a partial recovery: ${masters} parameters have their masters, ${copies} are the copies in the model file, at the precision of the training, and ${inventory.skipped.length} tensors are not written. The reason: ${reasons}`;
+  const { checks, warnings } = inventory;
   return {
     ...inventory,
-    // The layout tells that there are no optimizer files; there may be some.
-    warnings: [notice, ...inventory.warnings.filter(({ code }) => code !== 'no-masters')],
-    checks: [...inventory.checks, { id: 'partial', status: 'failed', detail: reasons }],
+    // That there are no optimizer files is no news; there may be some.
+    warnings: [{ code: 'partial', message }, ...warnings.filter(({ code }) => code !== 'no-masters')],
+    checks: [...checks, { id: 'partial', status: 'failed', detail: reasons }],
   };
+}
+
+function withWarnings(inventory: DeepspeedInventory, ...warnings: readonly Notice[]): DeepspeedInventory {
+  return { ...inventory, warnings: [...warnings, ...inventory.warnings] };
 }

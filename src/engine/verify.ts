@@ -125,7 +125,7 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
     ...(tpRank === undefined ? {} : { tpRank }),
     ...(signal ? { signal } : {}),
   });
-  const problem = problemError(inventory);
+  const problem = problemError(inventory.problems);
   if (problem) throw problem;
   const weights = await readWeightSet(output, file, inventory.sources.length, signal);
   const resolved = selectingOptions(options, weights);

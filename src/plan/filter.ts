@@ -19,7 +19,7 @@ function reasonToSkip({ name, entry, compute }: Candidate, options: ResolvedOpti
   const isNamed = (patterns: readonly string[]) => patterns.some((pattern) => matches(pattern, name));
   // A frozen weight that an adapter is merged into is what the training was for.
   const isFrozen = entry.origin === 'frozen' && compute === undefined;
-  const isTrained = entry.origin === 'master' || compute !== undefined;
+  const isTrained = entry.origin === 'master' || entry.origin === 'copy' || compute !== undefined;
   if (options.excludeFrozen && isFrozen) return 'frozen parameter, left out as asked';
   if (options.trainableOnly && !isTrained) return 'not trained, left out as asked';
   if (options.include.length > 0 && !isNamed(options.include)) return 'not among the names asked for';

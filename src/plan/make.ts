@@ -6,7 +6,7 @@
 
 import { toBase64 } from '../base/base64.js';
 import { UnshardError } from '../base/errors.js';
-import { problemError } from '../checkpoints/inspect.js';
+import { blockingProblems, problemError } from '../checkpoints/inspect.js';
 import type { Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
 import { layoutTorchFile } from '../formats/torch/write.js';
@@ -22,12 +22,13 @@ import { totalsOf } from './totals.js';
 /**
  * Plans a conversion.
  *
- * @throws UnshardError of kind `usage` for a bad option; the first problem of the inventory where it has any;
+ * @throws UnshardError of kind `usage` for a bad option; the first problem of the inventory that stands in the way of
+ * everything, or of a tensor that would be written;
  * `nothing-to-write` where every tensor is left out; `name-bad` for a name that the format cannot hold.
  */
 export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
   const resolved = resolveOptions(options);
-  const problem = problemError(inventory);
+  const problem = problemError(blockingProblems(inventory));
   if (problem) throw problem;
   const selection = selectTensors(inventory, resolved);
   const { tensors } = selection;

@@ -84,7 +84,7 @@ const tensor: Shape<PlannedTensor> = object(
   {
     name: text,
     shape: array(whole),
-    origin: oneOf<PlannedTensor['origin']>({ master: 1, module: 1, frozen: 1, buffer: 1 }),
+    origin: oneOf<PlannedTensor['origin']>({ master: 1, copy: 1, module: 1, frozen: 1, buffer: 1 }),
     from: dtype,
     to: dtype,
     fromCopy: flag,
@@ -148,7 +148,7 @@ const shape: Shape<Plan> = object(
     tensors: array(tensor),
     aliases: dictionary(text),
     skipped: array(object<SkippedTensor>({ name: text, reason: text }, {})),
-    warnings: array(object<Notice>({ code: text, message: text }, {})),
+    warnings: array(object<Notice>({ code: text, message: text }, { tensors: texts })),
     checks: array(
       object<CheckReport>({ id: text, status: oneOf({ passed: 1, failed: 1, 'not-checkable': 1 }), detail: text }, {}),
     ),

@@ -5,6 +5,7 @@
  */
 
 import { bytesOf, DTYPES, isFloat, roundsTo } from '../base/dtype.js';
+import { UnshardError } from '../base/errors.js';
 import { numelOf } from '../base/shape.js';
 import type { Inventory, Notice, Proof, SkippedTensor, StoredBits, TensorEntry } from '../checkpoints/inventory.js';
 import { takeAdapter } from './adapter.js';
@@ -31,7 +32,7 @@ export interface Selection {
  * Applies the options to the tensors of an inventory, one step after another. Every tensor comes out as a tensor, as a
  * tied name, or as skipped.
  *
- * @throws UnshardError of the steps, and `names-collide`.
+ * @throws UnshardError of the steps, `names-collide`, and the fault of a tensor that would be written.
  */
 export function selectTensors(inventory: Inventory, options: ResolvedOptions): Selection {
   const all = candidatesOf(inventory);
@@ -40,6 +41,8 @@ export function selectTensors(inventory: Inventory, options: ResolvedOptions): S
   refuseCollisions(shaped.kept);
   const wanted = leaveOut(shaped.kept, options);
   const fitted = fitVocabulary(wanted.kept, inventory, options);
+  const faulty = fitted.kept.find(({ entry }) => entry.fault !== undefined)?.entry;
+  if (faulty?.fault) throw new UnshardError(faulty.fault);
   const steps = [named, shaped, wanted, fitted];
   const { tensors, aliases } = tie(fitted.kept, options);
   return {

@@ -19,6 +19,7 @@ export const LAYOUTS: Readonly<Record<Layout, string>> = {
 /** Where the bits of a tensor come from. */
 export const ORIGINS: Readonly<Record<Origin, string>> = {
   master: 'master',
+  copy: 'copy of a lost master',
   module: 'model file',
   frozen: 'frozen',
   buffer: 'buffer',

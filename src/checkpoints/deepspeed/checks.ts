@@ -11,7 +11,7 @@ import type { Draft } from './draft.js';
 import { checkDevices, checkDuplicates, checkRootNames } from './identity.js';
 import { nameLost } from './problems.js';
 import type { Part } from './rank-set.js';
-import type { GroupShapes, ModelStates } from './states.js';
+import type { GroupShapes, ModelStates, OptimStates } from './states.js';
 
 /** Codes of the problems that make each check fail. */
 const CODES: Readonly<Record<string, readonly string[]>> = {
@@ -84,12 +84,17 @@ export async function checkFiles(
   groups: GroupShapes,
   signal: AbortSignal | undefined,
 ): Promise<void> {
+  const [ownModels, ownOptims] = [models.filter(isThere), optims.filter(isThere)];
   draft.checks.push(
-    checkRootNames(draft, [...models, ...optims]),
+    checkRootNames(draft, [...ownModels, ...ownOptims]),
     await checkDuplicates(draft, stage, optims, groups, signal),
-    await checkAgreement(draft, models, optims, signal),
+    await checkAgreement(draft, ownModels, ownOptims, signal),
     checkDevices(optims),
   );
+}
+
+function isThere({ shard }: ModelStates | OptimStates): boolean {
+  return shard.isLost !== true;
 }
 
 /** Checks that every name of the model files is accounted for, once all tensors are put together without a problem. */
@@ -112,7 +117,9 @@ export function checkReports(draft: Draft, parts: readonly Part[], others: reado
     made.set(report.id, [...(made.get(report.id) ?? []), report]);
   }
   return [...made.values()].flatMap((reports) => {
-    const problem = draft.problems.find(({ code }) => CODES[reports[0]?.id ?? '']?.includes(code));
+    const problem = [...draft.problems, ...draft.faults].find(({ code }) =>
+      CODES[reports[0]?.id ?? '']?.includes(code),
+    );
     const report = joined(reports);
     return report ? [problem ? { ...report, status: 'failed', detail: problem.message } : report] : [];
   });
@@ -133,7 +140,12 @@ const MAX_OTHERS = 5;
 
 function rankSet(parts: readonly Part[], others: readonly string[]): CheckReport {
   const optims = parts.reduce((sum, part) => sum + part.optims.length, 0);
-  const models = parts.reduce((sum, part) => sum + part.models.length, 0);
+  const models = parts.reduce((sum, part) => sum + part.models.filter(isThere).length, 0);
+  const lost = parts.reduce((sum, part) => sum + part.optims.filter((optim) => !isThere(optim)).length, 0);
+  if (lost > 0) {
+    const detail = `The optimizer files of ${lost} of ${optims} ranks are lost; model files: ${models}.`;
+    return { id: 'rank-set', status: 'failed', detail };
+  }
   const counted =
     optims > 0 ? `The optimizer files of ${optims} ranks are there, as many as each says` : 'No optimizer file';
   const more = others.length > MAX_OTHERS ? ', …' : '';
@@ -143,7 +155,7 @@ function rankSet(parts: readonly Part[], others: readonly string[]): CheckReport
 
 function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport {
   const id = 'element-counts';
-  const slices = parts.flatMap(({ optims }) => optims.flatMap(({ flatGroups }) => flatGroups));
+  const slices = parts.flatMap(({ optims }) => optims.filter(isThere).flatMap(({ flatGroups }) => flatGroups));
   if (slices.length === 0) return { id, status: 'not-checkable', detail: 'There are no flat buffers of masters.' };
   if (problems.length > 0) return notReached(id);
   const stored = slices.reduce((sum, { numel }) => sum + numel, 0);

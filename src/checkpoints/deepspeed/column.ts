@@ -93,7 +93,8 @@ export async function readColumn(
   }
   if (stage < 3) addFrozenFragments(draft, model);
   const elsewhere = mastersIn === 'universal' ? listed : new Set<string>();
-  if (draft.problems.length === 0) addRest(draft, model, restOrigin(parts, mastersIn), stage, elsewhere);
+  const trained = new Set(mastersIn === 'universal' ? [] : groups.flat(2).map(([name]) => name));
+  if (draft.problems.length === 0) addRest(draft, model, restOrigin(parts, mastersIn), stage, trained, elsewhere);
   if (draft.problems.length === 0) {
     for (const { experts } of parts) fuseExperts(draft, model.shard.path, experts);
   }

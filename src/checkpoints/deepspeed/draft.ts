@@ -6,14 +6,22 @@
  */
 
 import { mapBounded } from '../../base/concurrent.js';
-import { bytesOf } from '../../base/dtype.js';
-import { assert, type ErrorDetail } from '../../base/errors.js';
+import { bytesOf, type DType } from '../../base/dtype.js';
+import { assert } from '../../base/errors.js';
 import type { Partition } from '../../base/extent.js';
 import { tensorExtents } from '../../formats/torch/extents.js';
 import { locateStorages } from '../../formats/torch/read.js';
 import type { StorageRecord, TorchStorage, TorchTensor } from '../../formats/torch/tensor.js';
 import type { ByteSource } from '../../io/types.js';
-import type { CheckReport, Notice, RecordedCrc, SkippedTensor, StoredBits, TensorEntry } from '../inventory.js';
+import type {
+  CheckReport,
+  Notice,
+  Problem,
+  RecordedCrc,
+  SkippedTensor,
+  StoredBits,
+  TensorEntry,
+} from '../inventory.js';
 import type { Shard } from './states.js';
 
 /** Files whose storages are located at once. */
@@ -27,10 +35,17 @@ interface Place {
 
 /** What the layouts fill. */
 export interface Draft {
+  /** Take what can be had where files are lost. */
+  readonly partial: boolean;
+  /** Paths of files that are lost. Source `-1 - i` stands for number `i`; nothing can be read of it. */
+  readonly lost: string[];
   readonly tensors: Map<string, TensorEntry>;
   readonly aliases: Map<string, string>;
   readonly partitions: Partition[][];
-  readonly problems: ErrorDetail[];
+  /** What stands in the way of everything. */
+  readonly problems: Problem[];
+  /** What stands in the way of single tensors. */
+  readonly faults: Problem[];
   readonly warnings: Notice[];
   readonly skipped: SkippedTensor[];
   /** Checks that were made; one for each model-parallel rank where there are several. */
@@ -41,12 +56,15 @@ export interface Draft {
 }
 
 /** An empty draft. */
-export function newDraft(): Draft {
+export function newDraft(partial = false): Draft {
   return {
+    partial,
+    lost: [],
     tensors: new Map(),
     aliases: new Map(),
     partitions: [],
     problems: [],
+    faults: [],
     warnings: [],
     skipped: [],
     checks: [],
@@ -120,6 +138,17 @@ export function addTensor(draft: Draft, entry: TensorEntry, file: string): void 
     advice: 'The files may belong to different runs. Check the folder.',
     facts: { file, tensor: entry.name, expected: other.origin, found: entry.origin },
   });
+}
+
+/** Adds a tensor that cannot be had, though others can, and tells why. */
+export function addFaulty(
+  draft: Draft,
+  { dtype, ...tensor }: Pick<TensorEntry, 'name' | 'shape' | 'origin'> & { readonly dtype: DType },
+  fault: Problem,
+  file: string,
+): void {
+  draft.faults.push(fault);
+  addTensor(draft, { ...tensor, stored: { dtype, pieces: [] }, fault }, file);
 }
 
 /** Adds the tensors of a part. Names that are copied on every part are compared; all others are there once. */

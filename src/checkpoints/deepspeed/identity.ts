@@ -57,7 +57,7 @@ export async function checkDuplicates(
   signal: AbortSignal | undefined,
 ): Promise<CheckReport> {
   const seen = new Map<string, OptimStates['shard']>();
-  const owners = optims.filter((_, rank) => ownsElements(stage, rank, optims, groups));
+  const owners = optims.filter(({ shard }, rank) => !shard.isLost && ownsElements(stage, rank, optims, groups));
   for (const { shard, flatGroups } of owners) {
     const content = contentOf(shard.file);
     if (content === undefined) continue;

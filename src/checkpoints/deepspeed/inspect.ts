@@ -15,11 +15,13 @@ import { type Column, readColumn } from './column.js';
 import { type Draft, newDraft, recordedCrcs } from './draft.js';
 import { parseShardName } from './files.js';
 import { compareParts, type Grid, gridOf } from './grid.js';
+import { readUnlessLost } from './lost-ranks.js';
 import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
 import { rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
+import { settleLost } from './settle.js';
 import { type ModelStates, modelStates, optimStates } from './states.js';
 import { withSwapFiles } from './swap-files.js';
 import { joinColumns } from './tensor-parallel.js';
@@ -28,7 +30,10 @@ import { findUniversal, ranksAreJoined, readUniversal, takeMasters } from './uni
 /** The part of the inventory that one tag folder decides. */
 export type DeepspeedInventory = Omit<Inventory, 'folder' | 'tag' | 'tags' | 'companions'>;
 
-/** Inspects one tag folder. */
+/**
+ * Inspects one tag folder. Where a partial recovery is asked for, files of single ranks may be missing or damaged: what
+ * lies in others is read.
+ */
 export async function inspectDeepspeed(
   tree: FileTree,
   tag: TagChoice,
@@ -41,13 +46,14 @@ export async function inspectDeepspeed(
   const names = present.flatMap((name) => parseShardName(name) ?? []);
   const others = present.filter((name) => parseShardName(name) === undefined);
   const params = await findUniversal(tree, tag.path, entries, names);
-  const { sources, shards, pool } = await openShards(tree, tag.path, names, options);
+  const { sources, shards, pool, failures } = await openShards(tree, tag.path, names, options);
   try {
-    const draft = newDraft();
+    const draft = newDraft(options.partial);
+    draft.warnings.push(...failures.map(({ detail }) => ({ code: 'file-left-out', message: detail.message })));
     const twin = caseTwin(present);
     if (twin) draft.problems.push(rankTwice(folder, ...twin));
-    const models = shards.flatMap((shard) => (isKind(shard, 'model') ? [modelStates(shard)] : []));
-    const optims = shards.flatMap((shard) => (isKind(shard, 'optim') ? [optimStates(shard)] : []));
+    const models = shards.flatMap((shard) => (isKind(shard, 'model') ? readUnlessLost(draft, shard, modelStates) : []));
+    const optims = shards.flatMap((shard) => (isKind(shard, 'optim') ? readUnlessLost(draft, shard, optimStates) : []));
     const sets = rankSetsOf({
       models,
       optims: await withSwapFiles(tree, tag.path, entries, optims, sources),
@@ -69,6 +75,8 @@ export async function inspectDeepspeed(
     joinColumns(draft, folder, columns, universal?.params, options);
     if (universal && draft.problems.length === 0) takeMasters(draft, folder, universal, models, grid.columns.length);
     finish(draft, columns, parts.flat());
+    const checks = checkReports(draft, parts.flat(), others);
+    settleLost(draft);
     const files = [...shards.map((shard) => shard.file), ...(universal?.files ?? [])];
     const tensors = inModuleOrder(draft, columns[0]?.model);
     return {
@@ -80,8 +88,8 @@ export async function inspectDeepspeed(
       aliases: Object.fromEntries(draft.aliases),
       skipped: distinct(draft.skipped),
       warnings: distinct([...draft.warnings, ...precisionNotices(tensors), ...files.flatMap((file) => file.warnings)]),
-      problems: draft.problems,
-      checks: checkReports(draft, parts.flat(), others),
+      problems: [...draft.problems, ...draft.faults],
+      checks,
       facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors) },
     };
   } finally {

@@ -6,7 +6,7 @@
 
 import type { TorchTensor } from '../../formats/torch/tensor.js';
 import type { Proof } from '../inventory.js';
-import { addTensor, bitsOf, type Draft, locate } from './draft.js';
+import { addFaulty, addTensor, bitsOf, type Draft, locate } from './draft.js';
 import { badAlias, badFragment, bufferAbsent } from './problems.js';
 import type { ModelStates } from './states.js';
 
@@ -104,7 +104,8 @@ export function addFrozenFragments(draft: Draft, model: ModelStates): void {
       continue;
     }
     const found = tensor ? `[${tensor.shape.join(', ')}]` : 'nothing';
-    draft.problems.push(badFragment(model.shard.path, name, `shape [${shape.join(', ')}]`, found));
+    const fault = badFragment(model.shard.path, name, `shape [${shape.join(', ')}]`, found);
+    addFaulty(draft, { name, shape, origin: 'frozen', dtype: tensor?.dtype ?? 'BF16' }, fault, model.shard.path);
   }
 }
 
@@ -122,7 +123,7 @@ function frozenCopy(
 
 /**
  * Adds every tensor of the state dict that nothing has claimed yet. At stage 1 these are the frozen parameters, which
- * DeepSpeed stores nowhere else; at stage 3 what is neither parameter nor buffer, such as the scales of a quantized layer. The
+ * DeepSpeed stores nowhere else, or where there are no optimizer files, the copies of `trained` parameters; at stage 3 what is neither parameter nor buffer, such as the scales of a quantized layer. The
  * values of names in `elsewhere` are in other files.
  */
 export function addRest(
@@ -130,6 +131,7 @@ export function addRest(
   model: ModelStates,
   origin: 'frozen' | 'module',
   stage: number,
+  trained: ReadonlySet<string>,
   elsewhere: ReadonlySet<string>,
 ): void {
   const hollow: string[] = [];
@@ -137,7 +139,11 @@ export function addRest(
     if (draft.tensors.has(name) || draft.aliases.has(name)) continue;
     if (stage === 3 && elsewhere.has(name)) continue;
     if (stage === 3 && tensor.numel <= model.placeholderSize) hollow.push(name);
-    else addTensor(draft, { name, shape: tensor.shape, origin, stored: bitsOf(draft, tensor) }, model.shard.path);
+    else {
+      const isCopy = stage > 0 && stage < 3 && trained.has(name);
+      const stored = bitsOf(draft, tensor);
+      addTensor(draft, { name, shape: tensor.shape, origin: isCopy ? 'copy' : origin, stored }, model.shard.path);
+    }
   }
   const [first] = hollow;
   if (first === undefined) return;

@@ -12,6 +12,7 @@ import { readBytes } from '../../io/read.js';
 import { convertBytes } from '../../numeric/convert.js';
 import type { StoredBits } from '../inventory.js';
 import type { Draft } from './draft.js';
+import { touchesLost } from './settle.js';
 
 /** Elements compared per block, and blocks spread over a tensor. */
 const PROBE_ELEMENTS = 64;
@@ -30,7 +31,8 @@ export async function bitsMatch(
 ): Promise<boolean> {
   const { dtype: from } = master;
   const { dtype: to } = copy;
-  if (!isFloat(from) || !isFloat(to) || to === 'F64' || master.flip || copy.flip) return false;
+  if (touchesLost(draft, master) || !isFloat(from) || !isFloat(to) || to === 'F64' || master.flip || copy.flip)
+    return false;
   for (let block = 0; block < PROBE_BLOCKS; block++) {
     const start = Math.floor((block * Math.max(0, numel - PROBE_ELEMENTS)) / (PROBE_BLOCKS - 1));
     const end = Math.min(start + PROBE_ELEMENTS, numel);

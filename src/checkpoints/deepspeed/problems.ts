@@ -6,6 +6,7 @@
 
 import type { ErrorDetail } from '../../base/errors.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
+import type { Problem } from '../inventory.js';
 import type { ModelStates, OptimStates } from './states.js';
 
 /** One rank's part of a flat group of master weights. */
@@ -248,7 +249,7 @@ export function shareCount(optim: OptimStates, group: number, expected: number, 
 }
 
 /** A frozen parameter's fragment has not the length or dtype that its shape asks for. */
-export function badFragment(file: string, name: string, expected: string, found: string): ErrorDetail {
+export function badFragment(file: string, name: string, expected: string, found: string): Problem {
   return {
     kind: 'inconsistent',
     code: 'frozen-fragment',
@@ -256,6 +257,7 @@ export function badFragment(file: string, name: string, expected: string, found:
     advice:
       'With zero_quantized_nontrainable_weights the scale is not saved and the values cannot be had. Leave the frozen parameters out to get the trained ones.',
     facts: { file, tensor: name, expected, found },
+    concerns: 'frozen',
   };
 }
 

@@ -9,6 +9,7 @@ import { checkFiles } from './checks.js';
 import type { Draft } from './draft.js';
 import { type ExpertShard, type Experts, readExperts, withExperts } from './experts.js';
 import type { ExpertOptimName } from './files.js';
+import { withLostModels, withLostOptims } from './lost-ranks.js';
 import { expertsAtStage3 } from './parallel-problems.js';
 import { completeModels, completeOptims, worldSizeOf } from './ranks.js';
 import type { ModelStates, OptimStates, Shard } from './states.js';
@@ -30,7 +31,7 @@ export interface Part {
   readonly models: readonly ModelStates[];
   /** The first model file, with the experts in its state dict. Undefined where there is none. */
   readonly model: ModelStates | undefined;
-  /** The optimizer files of all data-parallel ranks, in order. */
+  /** The optimizer files of all data-parallel ranks, in order. In a partial recovery some are stand-ins. */
   readonly optims: readonly OptimStates[];
   readonly experts: Experts;
   readonly expertOptims: readonly Shard<ExpertOptimName>[];
@@ -62,13 +63,16 @@ export async function completeRankSet(
   mastersIn: MastersIn,
   signal: AbortSignal | undefined,
 ): Promise<Part> {
-  const optims = completeOptims(draft, folder, set.optims);
-  const stage = optims[0]?.stage ?? stageWithoutOptimizer(set.models);
-  const world = mastersIn === 'universal' ? (set.models[0]?.dpWorldSize ?? set.models.length) : worldSizeOf(optims);
-  const models = completeModels(draft, folder, set.models, stage, world);
-  const [first] = models;
-  await checkFiles(draft, { stage, models, optims }, first?.paramShapes ?? optims[0]?.paramShapes ?? [], signal);
   const { mp, expertOptims } = set;
+  const saved = completeOptims(draft, folder, set.optims);
+  const stage = saved[0]?.stage ?? stageWithoutOptimizer(set.models);
+  const world = worldSize(draft, set, saved, stage, mastersIn);
+  const there = completeModels(draft, folder, set.models, stage, world);
+  const [first] = there;
+  const models = stage === 3 ? withLostModels(draft, folder, there, world) : there;
+  const facts = { folder, mp, stage, world };
+  const optims = draft.partial && mastersIn === 'optimizer-files' ? withLostOptims(draft, facts, first, saved) : saved;
+  await checkFiles(draft, { stage, models, optims }, first?.paramShapes ?? saved[0]?.paramShapes ?? [], signal);
   const none: Experts = { tensors: new Map(), counts: new Map(), fused: [], extraState: [] };
   // A universal checkpoint has put the experts together and does without their files.
   if (!first || mastersIn === 'universal')
@@ -76,6 +80,18 @@ export async function completeRankSet(
   if (stage === 3 && set.experts[0]) throw expertsAtStage3(set.experts[0].path);
   const experts = await readExperts(draft, folder, first, set.experts, signal);
   return { mp, stage, models, model: withExperts(first, experts), optims, experts, expertOptims };
+}
+
+/** The number of data-parallel ranks. Where no optimizer file tells it, the model files do: that is enough for a part. */
+function worldSize(
+  { partial }: Draft,
+  { models: [model], models }: RankSet,
+  optims: readonly OptimStates[],
+  stage: number,
+  mastersIn: MastersIn,
+): number {
+  if (mastersIn === 'universal') return model?.dpWorldSize ?? models.length;
+  return optims.length === 0 && partial && stage === 3 ? (model?.dpWorldSize ?? 0) : worldSizeOf(optims);
 }
 
 /** The stage of a run that left no optimizer files: hollow model files can only be stage 3. */

@@ -9,7 +9,8 @@ import { disagree, missingRanks, rankTwice, severalSets, staleRanks } from './pr
 import type { ModelStates, OptimStates } from './states.js';
 
 /**
- * The optimizer files of ranks 0 to W - 1, in order; W is the partition count that they state. Of two sets with different
+ * The optimizer files of ranks 0 to W - 1, in order; W is the partition count that they state. In a partial recovery some may
+ * be missing. Of two sets with different
  * prefixes the whole one is taken. Problems go into the draft.
  */
 export function completeOptims(draft: Draft, folder: string, optims: readonly OptimStates[]): OptimStates[] {
@@ -23,7 +24,7 @@ export function completeOptims(draft: Draft, folder: string, optims: readonly Op
   const first = ranks[0];
   if (!first) return [];
   const world = worldSizeOf(ranks);
-  const missing = missingOf(ranks, world);
+  const missing = draft.partial && sets.length === 1 ? [] : missingOf(ranks, world);
   const stale = ranks.filter((optim) => optim.shard.name.dp >= world).map((optim) => optim.shard.name.name);
   if (missing.length > 0)
     draft.problems.push(missingRanks(folder, 'optim', missing, world, ranks.length - stale.length));
@@ -78,11 +79,12 @@ export function completeModels(
   }
   const missing = [...Array(world).keys()].filter((rank) => !ranks.some((model) => model.shard.name.dp === rank));
   if (missing.length > 0 && first.frozenShapes.length > 0) {
-    draft.problems.push(missingRanks(folder, 'model', missing, world, ranks.length));
-  } else if (missing.includes(0)) {
+    draft.faults.push({ ...missingRanks(folder, 'model', missing, world, ranks.length), concerns: 'frozen' });
+  }
+  if (missing.includes(0)) {
     const message = `The model file of rank 0 is not in ${folder}. Only it lists tied parameters, so tied names may be missing from the output.`;
     draft.warnings.push({ code: 'rank-0-model-missing', message });
-  } else if (missing.length > 0) {
+  } else if (missing.length > 0 && first.frozenShapes.length === 0) {
     const message = `${missing.length} of ${world} model files are not in ${folder}. They are not needed: no parameter is frozen.`;
     draft.warnings.push({ code: 'model-files-missing', message });
   }

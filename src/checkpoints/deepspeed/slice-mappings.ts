@@ -25,12 +25,13 @@ export interface Fragment {
 /** Compares what the optimizer files of stage 1 and 2 record with the layout of `groups`. */
 export function checkSliceMappings(draft: Draft, groups: readonly FlatGroup[]): CheckReport {
   let compared = 0;
-  const ranks = new Set(groups.flatMap(({ optims }) => optims));
+  const ranks = new Set(groups.flatMap(({ optims }) => optims.filter(({ shard }) => !shard.isLost)));
   for (const { index: g, shapes, ownShapes = shapes, optims } of groups) {
     const recorded = optims.map(({ state }) => fragmentsOf(state, g));
     // A group of which no rank records anything was saved by another version.
     if (recorded.every((fragments) => fragments === undefined || fragments.size === 0)) continue;
     for (const [rank, optim] of optims.entries()) {
+      if (optim.shard.isLost) continue;
       const odd = firstOdd(layoutOf(ownShapes, optims, g, rank), recorded[rank] ?? new Map());
       if (odd && usesRoundRobin(optims)) return inRoundRobin();
       if (odd) draft.problems.push(sliceMapping(optim.shard.path, g, odd));

@@ -33,6 +33,8 @@ export interface Shard<Name extends ShardName = ShardName> {
   /** Index of the file in the inventory's sources. */
   readonly source: number;
   readonly file: TorchFile;
+  /** Present for a stand-in of a file that is lost: nothing can be read of it. */
+  readonly isLost?: true;
 }
 
 /** The shard of a model file. */

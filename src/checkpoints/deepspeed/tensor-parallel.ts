@@ -107,6 +107,8 @@ function join(draft: Draft, shards: readonly TensorEntry[], merge: Merge): Tenso
   const copies = each(shards.map((shard) => shard.copy));
   if (!stored?.[0]) return undefined;
   const entry = { name, origin, shape, stored: stored[0] };
+  const fault = shards.find((shard) => shard.fault)?.fault;
+  if (fault) return { ...entry, stored: { ...stored[0], pieces: [] }, fault };
   draft.warnings.push(...vocabularyNotice(entry, whole));
   if (merge.kind === 'average') return { ...entry, meanOf: stored };
   const others = merge.kind === 'replicated' ? [...stored.slice(1), ...(copies ?? []).slice(1)] : [];

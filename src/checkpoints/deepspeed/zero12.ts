@@ -219,6 +219,7 @@ async function tailIsZero(
     const take = Math.min(left, tensor.numel);
     if (take === 0) continue;
     left -= take;
+    if (optim.shard.isLost) continue;
     const size = bytesOf(tensor.dtype);
     const offset = startOf(draft, tensor).offset + (tensor.numel - take) * size;
     const bytes = await readBytes(optim.shard.file.source, offset, take * size, signal);

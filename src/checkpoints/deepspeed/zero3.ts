@@ -7,7 +7,7 @@
 import { bytesOf } from '../../base/dtype.js';
 import type { Extent, Partition } from '../../base/extent.js';
 import { numelOf } from '../../base/shape.js';
-import { addTensor, type Draft, isFlat, locate, startOf } from './draft.js';
+import { addFaulty, addTensor, type Draft, isFlat, locate, startOf } from './draft.js';
 import { badFragment, groupCount, mixedDtypes, shareCount, sliceNotFlat } from './problems.js';
 import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states.js';
 import { pairSwapFiles, type SwappedGroups } from './swap-files.js';
@@ -110,6 +110,7 @@ export async function addFrozenZero3(
 function addFrozen(draft: Draft, models: readonly ModelStates[], name: string, shape: readonly number[]): void {
   const share = shareOf(shape, models.length);
   const numel = numelOf(shape);
+  const file = models[0]?.shard.path ?? '';
   const dtype = models[0]?.frozenFragments.get(name)?.dtype ?? 'BF16';
   const size = bytesOf(dtype);
   const pieces: Extent[] = [];
@@ -118,14 +119,15 @@ function addFrozen(draft: Draft, models: readonly ModelStates[], name: string, s
     const fits = fragment !== undefined && fragment.dtype === dtype && fragment.numel === share && isFlat(fragment);
     if (!fits || dtype === 'I8') {
       const found = fragment ? `${fragment.dtype} of shape [${fragment.shape.join(', ')}]` : 'none';
-      draft.problems.push(badFragment(model.shard.path, name, `a share of ${share} elements, not quantized`, found));
+      const fault = badFragment(model.shard.path, name, `a share of ${share} elements, not quantized`, found);
+      addFaulty(draft, { name, shape, origin: 'frozen', dtype }, fault, file);
       return;
     }
     const at = rank * share;
     const count = Math.min(share, numel - at);
     if (count > 0) pieces.push({ ...startOf(draft, fragment), length: count * size, at: at * size });
   }
-  addTensor(draft, { name, shape, origin: 'frozen', stored: { dtype, pieces } }, models[0]?.shard.path ?? '');
+  addTensor(draft, { name, shape, origin: 'frozen', stored: { dtype, pieces } }, file);
 }
 
 function sharesOf(shapes: readonly NamedShape[], ranks: number): number {
