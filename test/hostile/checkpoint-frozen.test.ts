@@ -1,8 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { inspectSpec, problemsIn } from '../helpers/deepspeed/check.js';
+import { inspect } from '../../src/checkpoints/inspect.js';
+import { memoryTree } from '../../src/io/memory.js';
+import { plan } from '../../src/plan/make.js';
+import type { PlanOptions } from '../../src/plan/plan.js';
+import { inspectSpec, problemsIn, without } from '../helpers/deepspeed/check.js';
+import { expectedOf, toSafetensors } from '../helpers/deepspeed/convert.js';
+import { withoutTensors } from '../helpers/deepspeed/lost.js';
 import { type PyMap, PyOrdered, TensorView, tensorOf } from '../helpers/deepspeed/python.js';
+import { bufferOf } from '../helpers/deepspeed/random-spec.js';
 import { MODEL, modelOf, small } from '../helpers/deepspeed/small.js';
 import type { CheckpointSpec } from '../helpers/deepspeed/spec.js';
+import { writeCheckpoint } from '../helpers/deepspeed/write.js';
+import { detailOf } from '../helpers/errors.js';
 
 /** Shares of 3 elements on 3 ranks, the last of them short. */
 const FROZEN = [{ name: 'base', shape: [4, 2] }];
@@ -97,5 +106,87 @@ describe('a frozen parameter at stage 2', () => {
     const { problems, tensors } = await inspectSpec(small(2, whole));
     expect(problems).toEqual([]);
     expect(tensors.find(({ name }) => name === 'base')?.stored.dtype).toBe('I8');
+  });
+});
+
+describe('what is wrong with frozen parameters alone', () => {
+  const tied = [['base.alias', 'base']] as const;
+  const cases: readonly (readonly [string, string, () => Record<string, Uint8Array>])[] = [
+    ['a share at stage 3 that is quantized', 'frozen-fragment', () => filesOf(3, fragment(1, ofInt8))],
+    [
+      'a share at stage 3 that is not there',
+      'frozen-fragment',
+      () =>
+        filesOf(
+          3,
+          fragment(2, () => undefined),
+        ),
+    ],
+    [
+      'a parameter at stage 2 that is not there',
+      'frozen-fragment',
+      () =>
+        filesOf(
+          2,
+          fragment(0, () => undefined),
+        ),
+    ],
+    [
+      'a model file at stage 3 that is missing',
+      'missing-model-rank',
+      () => without(filesOf(3, { frozen: FROZEN }), modelOf(1)),
+    ],
+    ['that of rank 0', 'missing-model-rank', () => without(filesOf(3, { frozen: FROZEN }), modelOf(0))],
+  ];
+
+  function filesOf(stage: 2 | 3, more: Partial<CheckpointSpec>): Record<string, Uint8Array> {
+    return writeCheckpoint(small(stage, { ...more, tied, buffers: [bufferOf('steps', 'I64', [2], 3)] })).files;
+  }
+
+  test.each(cases)('%s stops a run that would write them, and no other', async (_, code, files) => {
+    const inventory = await inspect(memoryTree(files()));
+    expect(inventory.problems).toMatchObject([{ code, concerns: 'frozen' }]);
+    const refused: readonly PlanOptions[] = [
+      {},
+      { dtype: 'bf16' },
+      { include: ['base', 'head.*'] },
+      { exclude: ['head.*'] },
+    ];
+    for (const options of refused) expect(detailOf(() => plan(inventory, options))).toMatchObject({ code });
+    const written = writeCheckpoint(small(3));
+    const asked: readonly PlanOptions[] = [
+      { trainableOnly: true },
+      { exclude: ['base*', 'steps'] },
+      { include: ['head.*', 'embed.*', 'norm.*'] },
+    ];
+    for (const options of asked)
+      expect(await toSafetensors(files(), options)).toEqual({ ...expectedOf(written, 'F32'), aliases: {} });
+    const made = plan(inventory, { excludeFrozen: true });
+    expect(made.tensors.map(({ name }) => name).sort()).toEqual([...written.expected.keys(), 'steps'].sort());
+    expect(made.skipped).toContainEqual({ name: 'base', reason: 'frozen parameter, left out as asked' });
+  });
+
+  test.each(cases)('%s: a partial recovery skips what it concerns', async (_, _code, files) => {
+    const { problems, skipped } = await inspect(memoryTree(files()), { partial: true });
+    expect(problems).toEqual([]);
+    expect(skipped.map(({ name }) => name)).toContain('base');
+    const written = writeCheckpoint(small(3, { buffers: [bufferOf('steps', 'I64', [2], 3)] }));
+    expect(await toSafetensors(files(), {}, { partial: true })).toEqual(expectedOf(written, 'F32'));
+  });
+
+  test('frozen parameters that a missing model file holds no part of can be written', async () => {
+    const spec = small(3, {
+      frozen: [
+        { name: 'base', shape: [2] },
+        { name: 'wide', shape: [7] },
+      ],
+    });
+    const written = writeCheckpoint(spec);
+    const files = without(written.files, modelOf(2));
+    const inventory = await inspect(memoryTree(files));
+    expect(detailOf(() => plan(inventory))).toMatchObject({ code: 'missing-model-rank' });
+    const expected = expectedOf(withoutTensors(written, new Set(['wide'])), 'F32');
+    expect(await toSafetensors(files, { exclude: ['wide'] })).toEqual(expected);
+    expect(await toSafetensors(files, {}, { partial: true })).toEqual(expected);
   });
 });

@@ -148,8 +148,8 @@ interface SavedSlice {
 }
 
 /**
- * How many elements each rank has of a flat group of `needed` elements. It is padded by less than two for each rank, so a
- * whole slice has one of two lengths; which one it is, the slices that are there tell. Undefined where they do not.
+ * How many elements each rank has of a flat group of `needed` elements. It is padded to a multiple of the ranks, or of twice
+ * that, so a whole slice has one of two lengths; which one it is, the slices that are there tell. Undefined where they do not.
  */
 function sliceLengths(
   needed: number,
@@ -164,8 +164,8 @@ function sliceLengths(
     // Some versions strip the padding from the last rank alone, or not all of it.
     return numel === rest || (rank === world - 1 && numel > rest && numel < length);
   };
-  const least = Math.ceil(needed / world);
-  const lengths = [least, least + 1].filter((length) => saved.every((slice) => fits(slice, length)));
+  const aligned = [1, 2].map((unit) => unit * Math.ceil(needed / (unit * world)));
+  const lengths = [...new Set(aligned)].filter((length) => saved.every((slice) => fits(slice, length)));
   const [length, other] = lengths;
   const filled = saved.filter(({ numel }) => numel > 0);
   // Where no other rank has anything, it does not matter which one it is.

@@ -12,6 +12,7 @@ import { bitsOf, type Draft, locate } from './draft.js';
 import type { LayerName } from './files.js';
 import { missingLayers, unknownTopology } from './parallel-problems.js';
 import { bitsMatch } from './probe.js';
+import { touchesLost } from './settle.js';
 import { type ModelStates, type Shard, type StateDict, stateDict } from './states.js';
 
 /** The shard of a layer file. */
@@ -122,7 +123,8 @@ async function areCopies(
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
   for (const { entry, copy } of pairs) {
-    if (!(await bitsMatch(draft, entry.stored, bitsOf(draft, copy), copy.numel, signal))) return false;
+    const bits = [entry.stored, ...(entry.proofs ?? [])].find((own) => !touchesLost(draft, own)) ?? entry.stored;
+    if (!(await bitsMatch(draft, bits, bitsOf(draft, copy), copy.numel, signal))) return false;
   }
   return true;
 }

@@ -24,9 +24,9 @@ export function settleLost(draft: Draft): void {
     const settled = settleEntry(draft, entry);
     if ('reason' in settled) skip(draft, entry.name, settled.reason);
     else if (settled !== entry) draft.tensors.set(entry.name, settled);
-    if ('origin' in settled && settled.origin === 'copy' && entry.origin === 'master') copied.push(entry.name);
+    if ('origin' in settled && settled.origin === 'copy') copied.push(entry.name);
   }
-  if (copied.length > 0) draft.warnings.push(copiesTaken(draft, copied));
+  if (copied.length > 0 && draft.lost.length > 0) draft.warnings.push(copiesTaken(draft, copied));
   if (draft.partial) draft.faults.splice(0);
   for (const [i, list] of draft.partitions.entries()) if (list.some(isLost)) draft.partitions[i] = [];
 }

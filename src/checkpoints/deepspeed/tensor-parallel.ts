@@ -16,6 +16,7 @@ import type { Draft } from './draft.js';
 import { mergeInfo } from './merge-info.js';
 import { type Cut, decideMerge, type Merge } from './merge-rules.js';
 import { namesDiffer, shardsDiffer, undecidedTensors } from './parallel-problems.js';
+import { touchesLost } from './settle.js';
 import { type Band, type Rows, spreadPieces } from './spread.js';
 
 /** Names of parameters that often hold several in one, each of which is cut on its own. */
@@ -110,7 +111,13 @@ function join(draft: Draft, shards: readonly TensorEntry[], merge: Merge): Tenso
   const fault = shards.find((shard) => shard.fault)?.fault;
   if (fault) return { ...entry, stored: { ...stored[0], pieces: [] }, fault };
   draft.warnings.push(...vocabularyNotice(entry, whole));
-  if (merge.kind === 'average') return { ...entry, meanOf: stored };
+  if (merge.kind === 'average') {
+    const [copy] = copies ?? [];
+    const isLost = draft.partial && copy !== undefined && stored.some((bits) => touchesLost(draft, bits));
+    return isLost
+      ? { ...entry, origin: 'copy', stored: copy, ...(copies ? { meanOf: copies } : {}) }
+      : { ...entry, meanOf: stored };
+  }
   const others = merge.kind === 'replicated' ? [...stored.slice(1), ...(copies ?? []).slice(1)] : [];
   const proofs = [...joinedProofs(shards, each), ...others.map((bits): Proof => ({ check: 'replicated', ...bits }))];
   return { ...entry, ...(copies?.[0] ? { copy: copies[0] } : {}), ...(proofs.length > 0 ? { proofs } : {}) };

@@ -72,6 +72,6 @@ test('stage 1 and 2 give the weights of the model file where no optimizer file i
     layout: 'deepspeed-zero2',
     codes: ['no-masters'],
   });
-  expect(new Set(tensors.map(({ origin }) => origin))).toEqual(new Set(['module']));
+  expect(new Set(tensors.map(({ origin }) => origin))).toEqual(new Set(['copy']));
   expect(await toSafetensors(files, { dtype: 'bf16' })).toEqual(expectedOf(written, 'BF16'));
 });
