@@ -14,7 +14,8 @@ import { memorySource } from '../../io/memory.js';
 import type { Draft } from './draft.js';
 import { joinPath, type ShardName } from './files.js';
 import { sizesUnproven } from './lost-problems.js';
-import type { ModelStates, NamedShape, OptimStates, Shard } from './states.js';
+import { sharesOf, slicesOf } from './lost-slices.js';
+import type { ModelStates, OptimStates, Shard } from './states.js';
 
 /** True for a file that others can do without, in part: it holds the share of one rank. */
 export function isOfOneRank(name: ShardName): boolean {
@@ -56,23 +57,26 @@ export function withLostOptims(
   const [first] = optims;
   if (missing.length === 0 || stage === 0 || (stage < 3 && !first)) return optims;
   const groups = model?.paramShapes ?? first?.paramShapes;
-  const lengths = stage === 3 ? sharesOf(first, groups, world) : slicesOf(optims, groups, world);
-  if (!lengths) {
+  const cuts = stage === 3 ? sharesOf(first, groups, world) : slicesOf(optims, groups, world);
+  if (!cuts) {
     draft.problems.push(sizesUnproven(folder, missing));
     return optims;
   }
   const standIns = missing.map((rank): OptimStates => {
     const shard = lostShard(draft, folder, optimName(facts, first, rank));
-    const numels = lengths.map((ranks) => ranks[rank] ?? 0);
-    const flatGroups = numels.map((numel, g) => lostTensor(draft, shard, first?.flatGroups[g]?.dtype ?? 'F32', numel));
+    const slices = cuts.map((ranks) => ranks[rank] ?? { numel: 0, padding: 0 });
+    const flatGroups = slices.map(({ numel }, g) =>
+      lostTensor(draft, shard, first?.flatGroups[g]?.dtype ?? 'F32', numel),
+    );
+    const paddings = slices.map(({ padding }) => padding);
     return {
       shard,
       stage,
       flatGroups,
       subPartitions: undefined,
       partitionCounts: first?.partitionCounts ?? [world],
-      keptPadding: first?.keptPadding && keptPadding(optims, groups ?? [], numels, rank, world),
-      strippedPadding: undefined,
+      keptPadding: first?.keptPadding && paddings,
+      strippedPadding: first?.strippedPadding && paddings,
       paramShapes: first?.paramShapes,
       listedShapes: first?.listedShapes,
       deepspeedVersion: first?.deepspeedVersion,
@@ -107,87 +111,6 @@ export function withLostModels(
 function missingRanks(files: readonly (ModelStates | OptimStates)[], world: number): number[] {
   const present = new Set(files.map(({ shard }) => shard.name.dp));
   return [...Array(world).keys()].filter((rank) => !present.has(rank));
-}
-
-/** Elements of each flat group on each rank. */
-type Lengths = readonly (readonly number[])[];
-
-/** Stage 3: every rank has the same. */
-function sharesOf(
-  first: OptimStates | undefined,
-  groups: readonly (readonly NamedShape[])[] | undefined,
-  world: number,
-): Lengths | undefined {
-  const shares = groups?.map((shapes) => shapes.reduce((sum, [, shape]) => sum + Math.ceil(numelOf(shape) / world), 0));
-  return (shares ?? first?.flatGroups.map(({ numel }) => numel))?.map((share) => Array<number>(world).fill(share));
-}
-
-/** Stage 1 and 2. Undefined where the lists of parameters and the slices that are there do not tell. */
-function slicesOf(
-  optims: readonly OptimStates[],
-  groups: readonly (readonly NamedShape[])[] | undefined,
-  world: number,
-): Lengths | undefined {
-  const [first] = optims;
-  // Groups of experts are cut over fewer ranks, in an order that no lost rank can prove.
-  const isPlain = first?.partitionCounts.length && first.partitionCounts.every((count) => count === world);
-  if (!first || !groups || !isPlain || first.subPartitions) return undefined;
-  const lengths = groups.map((shapes, g) => {
-    const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
-    const saved = optims.map(({ shard, flatGroups }) => ({ rank: shard.name.dp, numel: flatGroups[g]?.numel ?? 0 }));
-    return sliceLengths(needed, world, saved, first.keptPadding !== undefined);
-  });
-  const proven = lengths.flatMap((ranks) => (ranks ? [ranks] : []));
-  return proven.length === lengths.length ? proven : undefined;
-}
-
-/** A slice of a flat group that is there. */
-interface SavedSlice {
-  readonly rank: number;
-  readonly numel: number;
-}
-
-/**
- * How many elements each rank has of a flat group of `needed` elements. It is padded to a multiple of the ranks, or of twice
- * that, so a whole slice has one of two lengths; which one it is, the slices that are there tell. Undefined where they do not.
- */
-function sliceLengths(
-  needed: number,
-  world: number,
-  saved: readonly SavedSlice[],
-  keepsPadding: boolean,
-): number[] | undefined {
-  const restOf = (rank: number, length: number) => Math.min(Math.max(needed - rank * length, 0), length);
-  const fits = ({ rank, numel }: SavedSlice, length: number) => {
-    if (keepsPadding || numel === length) return numel === length;
-    const rest = restOf(rank, length);
-    // Some versions strip the padding from the last rank alone, or not all of it.
-    return numel === rest || (rank === world - 1 && numel > rest && numel < length);
-  };
-  const aligned = [1, 2].map((unit) => unit * Math.ceil(needed / (unit * world)));
-  const lengths = [...new Set(aligned)].filter((length) => saved.every((slice) => fits(slice, length)));
-  const [length, other] = lengths;
-  const filled = saved.filter(({ numel }) => numel > 0);
-  // Where no other rank has anything, it does not matter which one it is.
-  if (length === undefined || (other !== undefined && filled.length > 0)) return undefined;
-  const last = filled.reduce((most, { rank }) => Math.max(most, rank), -1);
-  return Array.from({ length: world }, (_, rank) => (keepsPadding || rank < last ? length : restOf(rank, length)));
-}
-
-/** Padding that a lost slice keeps: all of it is at the end of the last one. */
-function keptPadding(
-  optims: readonly OptimStates[],
-  groups: readonly (readonly NamedShape[])[],
-  numels: readonly number[],
-  rank: number,
-  world: number,
-): number[] {
-  return groups.map((shapes, g) => {
-    if (rank < world - 1) return 0;
-    const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
-    const others = optims.reduce((sum, optim) => sum + (optim.keptPadding?.[g] ?? 0), 0);
-    return world * (numels[g] ?? 0) - needed - others;
-  });
 }
 
 function optimName({ mp }: RankFacts, first: OptimStates | undefined, rank: number) {
