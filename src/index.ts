@@ -14,6 +14,7 @@ import type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
 export type { DType, FloatDType, TargetDType } from './base/dtype.js';
 export { type ErrorDetail, type ErrorKind, isAbort, isUnshardError, UnshardError } from './base/errors.js';
 export type { Extent, Partition, Piece, RankCut, Repeat } from './base/extent.js';
+export { canBeLost } from './checkpoints/deepspeed/files.js';
 export { inspect } from './checkpoints/inspect.js';
 export type {
   CheckpointFacts,
@@ -23,6 +24,7 @@ export type {
   Layout,
   Notice,
   Origin,
+  Problem,
   Proof,
   RecordedCrc,
   SkippedTensor,
@@ -31,6 +33,7 @@ export type {
   TagChoice,
   TensorEntry,
 } from './checkpoints/inventory.js';
+export { blockingProblems } from './checkpoints/inventory.js';
 export { mergeTrees } from './checkpoints/merge-trees.js';
 export type { InspectOptions, InspectProgress, TpMerge, TpRule } from './checkpoints/options.js';
 export type { Backend, ConvertJob, ConvertStats } from './engine/backend.js';

@@ -76,11 +76,6 @@ function tagWarnings({ tag }: TagChoice, steps: number | undefined): Notice[] {
   return [{ code: 'tag-step-differs', message }];
 }
 
-/** The problems that stand in the way of every tensor. */
-export function blockingProblems({ problems }: Pick<Inventory, 'problems'>): readonly Problem[] {
-  return problems.filter(({ concerns }) => concerns === undefined);
-}
-
 /** The text of problems as one error, for callers that cannot go on. Undefined where there is none. */
 export function problemError(problems: readonly Problem[]): UnshardError | undefined {
   const [first, ...more] = problems;

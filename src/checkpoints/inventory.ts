@@ -92,6 +92,11 @@ export interface Problem extends ErrorDetail {
   readonly concerns?: 'frozen';
 }
 
+/** The problems that stand in the way of every tensor. */
+export function blockingProblems({ problems }: Pick<Inventory, 'problems'>): readonly Problem[] {
+  return problems.filter(({ concerns }) => concerns === undefined);
+}
+
 /** A source tensor that is not written, and why. */
 export interface SkippedTensor {
   readonly name: string;

@@ -8,7 +8,7 @@
 import { isUnshardError, UnshardError } from '../base/errors.js';
 import { matches } from '../base/glob.js';
 import type { FileTree } from '../io/types.js';
-import { joinPath, parseShardName } from './deepspeed/files.js';
+import { joinPath, parseShardName, shardNameOf } from './deepspeed/files.js';
 import { type DeepspeedInventory, inspectDeepspeed } from './deepspeed/inspect.js';
 import { lostFileUnknown, nothingRecovered } from './deepspeed/lost-problems.js';
 import type { Notice, TagChoice, TensorEntry } from './inventory.js';
@@ -98,7 +98,7 @@ function isNamed(pattern: string, name: string, path: string): boolean {
 }
 
 function isOptimizer(path: string): boolean {
-  return /optim$/.test(parseShardName(path.slice(path.lastIndexOf('/') + 1))?.kind ?? '');
+  return /optim$/.test(shardNameOf(path)?.kind ?? '');
 }
 
 /** The tree without some files. */

@@ -39,10 +39,10 @@ export interface Common {
   /** Further folders with shards of the same checkpoint. */
   readonly also: readonly string[];
   readonly tag: string | undefined;
-  /** Do without optimizer files that are missing or damaged. */
+  /** Take what can still be had where files are missing or damaged. */
   readonly partial: boolean;
-  /** How a model that is cut by tensor parallelism is read. */
-  readonly reading: Pick<InspectOptions, 'tpRules' | 'tpRank'>;
+  /** How a model that is cut by tensor parallelism is read, and which files are done without. */
+  readonly reading: Pick<InspectOptions, 'tpRules' | 'tpRank' | 'lost'>;
   readonly json: boolean;
   readonly quiet: boolean;
 }
@@ -79,8 +79,10 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
   --tp-rank RANK                  take the shards of one tensor-parallel rank alone
   --also FOLDER                   another folder with shards of the checkpoint, from another disk or node; may be repeated
   --tag TAG                       checkpoint to read (default: the one that the file "latest" names)
-  --partial                       where optimizer files are missing or damaged, write the copies in the model file, which
-                                  has them at the precision of the training (ZeRO-1 and ZeRO-2)
+  --partial                       where files of ranks are missing or damaged, write what the others hold; what was in them
+                                  is taken from the copies in the model file (ZeRO-1 and ZeRO-2), or left out and listed
+  --ignore-file PATH              do without this file, as if it were lost: its path or name, * stands for any characters;
+                                  for damage that shows in the run only; may be repeated; implies --partial
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
   --sha256                        take the SHA-256 of every file that is written, for the report
@@ -115,7 +117,6 @@ export function parseCommand(args: readonly string[]): Command {
   };
   if (verifies) {
     if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
-    if (values.partial) throw usage('options-contradict', '--partial is not for verify: it compares with masters.');
     return { kind: 'verify', checkpoint, weights: out, plan: planOptions(values), ...common };
   }
   if (out === undefined) return { kind: 'inspect', checkpoint, ...common };
@@ -172,13 +173,14 @@ function loraOptions(values: Values): Pick<PlanOptions, 'lora'> {
 }
 
 function readingOf(values: Values): Common['reading'] {
-  const [rules, rank] = [values['tp-rule'], values['tp-rank']];
+  const [rules, rank, lost] = [values['tp-rule'], values['tp-rank'], values['ignore-file']];
   if (rank !== undefined && !/^\d{1,6}$/.test(rank)) {
     throw usage('tp-rank-bad', `--tp-rank must be the number of a rank, from 0; it is ${rank}.`);
   }
   return {
     ...(rules === undefined ? {} : { tpRules: rules.map(parseTpRule) }),
     ...(rank === undefined ? {} : { tpRank: Number(rank) }),
+    ...(lost === undefined ? {} : { lost }),
   };
 }
 
@@ -250,6 +252,7 @@ function parse(args: readonly string[]) {
         'tp-rank': { type: 'string' },
         also: { type: 'string', multiple: true },
         partial: { type: 'boolean', default: false },
+        'ignore-file': { type: 'string', multiple: true },
         tag: { type: 'string' },
         overwrite: { type: 'boolean', default: false },
         sha256: { type: 'boolean', default: false },

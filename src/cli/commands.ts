@@ -85,6 +85,7 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, sign
       ...command.plan,
       ...tag,
       ...command.reading,
+      partial: command.partial,
       ...file,
       signal,
       onProgress,

@@ -9,6 +9,7 @@ import {
   type CheckpointFacts,
   type CheckReport,
   type Inventory,
+  type Notice,
   type Plan,
   type Report,
   type SkippedTensor,
@@ -41,7 +42,7 @@ export function planText(plan: Plan): string {
   const lines = [
     `${plan.totals.tensors} tensors, ${count(plan.totals.elements)} elements, ${bytes(plan.totals.outputBytes)} to write:`,
     ...plan.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
-    ...plan.warnings.map(({ message }) => `  note: ${message}`),
+    ...plan.warnings.flatMap((notice) => noticeText(notice).map((line) => `  note: ${line}`)),
     ...skippedLines(plan.skipped).map((line) => `  not written: ${line}`),
   ];
   return `${lines.join('\n')}\n`;
@@ -54,7 +55,7 @@ export function reportText(report: Report, out: string): string {
   const lines = [
     `Wrote ${report.files.length} files, ${bytes(report.bytesWritten)}, to ${out} in ${report.seconds.toFixed(1)} s (${bytes(rate)}/s, ${report.backend.name}).`,
     ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}${file.sha256 ? `  ${file.sha256}` : ''}`),
-    ...report.warnings.map(({ message }) => `Note: ${message}`),
+    ...report.warnings.flatMap((notice) => noticeText(notice).map((line) => `Note: ${line}`)),
     ...computedLines(report),
     ...skippedLines(report.skipped).map((line) => `Not written: ${line}`),
     ...(unusual.length > 0 ? ['Values to look at:', ...unusual] : []),
@@ -172,9 +173,14 @@ function cuts({ pipelineStages, tensorParallel, expertParallel }: CheckpointFact
   return parts.length > 0 ? ` (${parts.join(', ')})` : '';
 }
 
+/** A notice, and the tensors that it is about, a line for each. */
+function noticeText({ message, tensors = [] }: Notice): string[] {
+  return [message, ...tensors.map((name) => `  ${name}`)];
+}
+
 function noticeLines(inventory: Inventory): string[] {
   return [
-    ...inventory.warnings.map(({ message }) => `  note            ${message}`),
+    ...inventory.warnings.flatMap((notice) => noticeText(notice).map((line) => `  note            ${line}`)),
     ...inventory.skipped.map(({ name, reason }) => `  not written     ${name}: ${reason}`),
     ...inventory.problems.map(({ message, advice }) => `  PROBLEM         ${message} ${advice}`),
   ];

@@ -188,7 +188,8 @@ function mismatch(range: RecordedCrc, found: number, files: readonly SourceFile[
     kind: 'bad-file',
     code: 'crc-mismatch',
     message: `${file} is damaged: the ${range.length} bytes at ${range.offset} have CRC-32 ${hex(found)}; ${hex(range.crc32)} was recorded when they were saved.`,
-    advice: 'Copy the file again from where it was written. torch.load does not see this damage.',
+    advice:
+      'Copy the file again from where it was written. torch.load does not see this damage. Where no other copy is left, a partial recovery can do without the file of one rank: --ignore-file, or lost in a program.',
     facts: { file, offset: range.offset, expected: hex(range.crc32), found: hex(found) },
   });
 }

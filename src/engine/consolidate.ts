@@ -25,7 +25,7 @@ import { workOf } from './work.js';
 /** Options of `consolidateWeights`: those of `plan` that say which weights are wanted and at what precision, and these. */
 export interface ConsolidateOptions
   extends Omit<PlanOptions, 'format' | 'maxShardSize' | 'duplicateTied'>,
-    Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank'> {
+    Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank' | 'partial' | 'lost'> {
   /** Compare masters with their copies, and bytes with the CRC-32s that their files record. Default true. */
   readonly verify?: boolean;
   /** What converts. Default: the CPU. */
@@ -80,11 +80,13 @@ export function consolidateWeights(tree: FileTree, options: ConsolidateOptions =
 }
 
 async function* readWeights(tree: FileTree, options: ConsolidateOptions): AsyncGenerator<NamedWeight> {
-  const { tag, tpRules, tpRank, backend, signal, onProgress, verify = true, ...wanted } = options;
+  const { tag, tpRules, tpRank, partial, lost, backend, signal, onProgress, verify = true, ...wanted } = options;
   const inventory = await inspect(tree, {
     ...(tag === undefined ? {} : { tag }),
     ...(tpRules === undefined ? {} : { tpRules }),
     ...(tpRank === undefined ? {} : { tpRank }),
+    ...(partial === undefined ? {} : { partial }),
+    ...(lost === undefined ? {} : { lost }),
     ...(signal === undefined ? {} : { signal }),
   });
   // Of the formats, this is the one in which tied names are always one tensor.

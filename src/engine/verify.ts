@@ -8,7 +8,7 @@
 import { bytesOf, type DType, roundsTo } from '../base/dtype.js';
 import { numelOf } from '../base/shape.js';
 import { inspect, problemError } from '../checkpoints/inspect.js';
-import type { CheckReport, Inventory } from '../checkpoints/inventory.js';
+import { blockingProblems, type CheckReport, type Inventory } from '../checkpoints/inventory.js';
 import type { InspectOptions } from '../checkpoints/options.js';
 import { isSavedKey } from '../checkpoints/peft-names.js';
 import { readWeightSet, type WeightSet } from '../checkpoints/weight-set.js';
@@ -46,7 +46,7 @@ const SELECTING = [
  * names, or the adapter where the file is one as PEFT saves it.
  */
 export interface VerifyOptions
-  extends Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank'>,
+  extends Pick<InspectOptions, 'tag' | 'tpRules' | 'tpRank' | 'partial' | 'lost'>,
     Pick<PlanOptions, (typeof SELECTING)[number]> {
   /** The file of weights, or the index of several, where the folder holds more than one. */
   readonly file?: string;
@@ -117,15 +117,17 @@ export interface VerifyReport {
  * kind `bad-file` where a file is damaged.
  */
 export async function verify(tree: FileTree, output: FileTree, options: VerifyOptions = {}): Promise<VerifyReport> {
-  const { file, signal, tag, tpRules, tpRank } = options;
+  const { file, signal, tag, tpRules, tpRank, partial, lost } = options;
   const started = performance.now();
   const inventory = await inspect(tree, {
     ...(tag === undefined ? {} : { tag }),
     ...(tpRules === undefined ? {} : { tpRules }),
     ...(tpRank === undefined ? {} : { tpRank }),
+    ...(partial === undefined ? {} : { partial }),
+    ...(lost === undefined ? {} : { lost }),
     ...(signal ? { signal } : {}),
   });
-  const problem = problemError(inventory.problems);
+  const problem = problemError(blockingProblems(inventory));
   if (problem) throw problem;
   const weights = await readWeightSet(output, file, inventory.sources.length, signal);
   const resolved = selectingOptions(options, weights);

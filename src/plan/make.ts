@@ -6,8 +6,8 @@
 
 import { toBase64 } from '../base/base64.js';
 import { UnshardError } from '../base/errors.js';
-import { blockingProblems, problemError } from '../checkpoints/inspect.js';
-import type { Inventory } from '../checkpoints/inventory.js';
+import { problemError } from '../checkpoints/inspect.js';
+import { blockingProblems, type Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
 import { layoutTorchFile } from '../formats/torch/write.js';
 import { companionsOf } from './companions.js';

@@ -7,6 +7,7 @@
 
 import { useEffect, useRef } from 'preact/hooks';
 import { isAbort, isUnshardError } from '../base/errors.js';
+import { blockingProblems } from '../checkpoints/inventory.js';
 import type { Engine } from '../worker/client.js';
 import { planOptions } from './choices.js';
 import { failureOf } from './failure.js';
@@ -38,7 +39,8 @@ export function useInspect(engine: Engine, state: State, send: Send): void {
 /** Makes the plan of the current choices, then looks up which of its names are taken at the destination. */
 export function usePlan(engine: Engine, state: State, send: Send): void {
   const planning = state.stage === 'plan' ? state : undefined;
-  const options = planning && planning.checkpoint.problems.length === 0 ? planOptions(planning.choices) : undefined;
+  const options =
+    planning && blockingProblems(planning.checkpoint).length === 0 ? planOptions(planning.choices) : undefined;
   useEffect(() => {
     if (!options || planning?.planning.kind !== 'working') return;
     return latest(

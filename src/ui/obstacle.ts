@@ -1,10 +1,12 @@
+import { blockingProblems } from '../checkpoints/inventory.js';
 import { fitOf } from './space.js';
 import type { PlanState } from './state.js';
 
 /** What keeps the conversion from starting, as a sentence; undefined where nothing does. */
 export function obstacle(state: PlanState): string | undefined {
   const { checkpoint, planning, choices, converters, destination, collisions } = state;
-  if (checkpoint.problems.length > 0) return 'This checkpoint cannot be converted until its problems are solved.';
+  if (blockingProblems(checkpoint).length > 0)
+    return 'This checkpoint cannot be converted until its problems are solved.';
   if (planning.kind === 'refused') return 'These options cannot be carried out.';
   if (planning.kind === 'incomplete') return 'Type a size such as 4 GB.';
   if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';

@@ -9,8 +9,10 @@ import type { Notice, TpMerge, TpRule } from '../index.js';
 
 /** What was asked for. */
 export interface Reading {
-  /** Do without optimizer files that are missing or damaged. */
+  /** Take what can still be had where files are missing or damaged. */
   readonly partial: boolean;
+  /** Paths of files to do without. */
+  readonly lost: readonly string[];
   /** How tensor-parallel shards are joined, before what the checkpoint says. */
   readonly tpRules: readonly TpRule[];
   /** The shards of this tensor-parallel rank alone are taken. */
@@ -18,7 +20,7 @@ export interface Reading {
 }
 
 /** Everything that is there, joined as the checkpoint says. */
-export const PLAIN_READING: Reading = { partial: false, tpRules: [] };
+export const PLAIN_READING: Reading = { partial: false, lost: [], tpRules: [] };
 
 /** A rule as the controls hold it. It says nothing until a way to join is chosen. */
 export interface RuleDraft {

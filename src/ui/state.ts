@@ -122,7 +122,7 @@ export interface FailedState {
   readonly from: PickState | PlanState;
   /** Files of a failed run that the browser has saved before. */
   readonly saved?: readonly string[];
-  /** What was read when a damaged file was met: the rest may be had without it. */
+  /** How to read again without a damaged file, where that may do. */
   readonly retry?: Pick<InspectingState, 'source' | 'tag' | 'reading'>;
 }
 
@@ -220,9 +220,14 @@ function reduceInspecting(state: InspectingState, event: Event): State {
   }
 }
 
-function retryOf({ source, tag, reading }: InspectingState, failure: Failure): Pick<FailedState, 'retry'> {
-  if (reading.partial || failure.kind !== 'bad-file') return {};
-  return { retry: { source, reading, ...(tag === undefined ? {} : { tag }) } };
+/** A reading without the damaged file that made the last one, or the run of what it found, fail. */
+function retryOf(
+  { source, tag, reading }: Pick<InspectingState, 'source' | 'tag' | 'reading'>,
+  { lostFile }: Failure,
+): Pick<FailedState, 'retry'> {
+  if (lostFile === undefined || reading.lost.includes(lostFile)) return {};
+  const without = { ...reading, partial: true, lost: [...reading.lost, lostFile] };
+  return { retry: { source, reading: without, ...(tag === undefined ? {} : { tag }) } };
 }
 
 /** The plan stage of a checkpoint. Another tag of the same folder, or a further folder, keeps choices and destination. */
@@ -286,7 +291,7 @@ function readAgain(from: PlanState, change: Partial<InspectingState>): Inspectin
 
 /** What was given up for want of a file may be there now. */
 function wholeAgain(reading: Reading): Reading {
-  return { ...reading, partial: false };
+  return { ...reading, partial: false, lost: [] };
 }
 
 function tagOf({ checkpoint: { tag } }: PlanState): string {
@@ -299,10 +304,10 @@ function join({ name, ref }: Source, added: Source): Source {
   return { name, ref: { kind: 'several', parts: [...parts, added.ref] } };
 }
 
-/** True where the model file may have a copy of what the optimizer files lack, or was already taken for it. */
+/** True where a part may be had without the files that are at fault, or is already taken. */
 export function offersPartial({ reading, checkpoint }: Pick<PlanState, 'reading' | 'checkpoint'>): boolean {
   const hasCopies = checkpoint.layout === 'deepspeed-zero1' || checkpoint.layout === 'deepspeed-zero2';
-  return reading.partial || (hasCopies && checkpoint.problems.length > 0);
+  return reading.partial || lacksShards(checkpoint) || (hasCopies && checkpoint.problems.length > 0);
 }
 
 /** How many folders a checkpoint is read from. */
@@ -353,7 +358,13 @@ function reduceRunning(state: RunningState, event: Event): State {
     case 'finished':
       return { stage: 'report', from, destination, plan, outcome: event.outcome, downloads };
     case 'failed':
-      return { stage: 'failed', failure: event.failure, from: lookAgain(from), ...(saved.length > 0 ? { saved } : {}) };
+      return {
+        stage: 'failed',
+        failure: event.failure,
+        from: lookAgain(from),
+        ...(saved.length > 0 ? { saved } : {}),
+        ...retryOf({ ...from, tag: tagOf(from) }, event.failure),
+      };
     default:
       return state;
   }

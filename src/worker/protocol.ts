@@ -104,7 +104,7 @@ export interface Collisions {
 }
 
 /** What to read of a folder. The tag is the latest where none is named. */
-export type InspectChoice = Pick<InspectOptions, 'tag' | 'partial' | 'tpRules' | 'tpRank'>;
+export type InspectChoice = Pick<InspectOptions, 'tag' | 'partial' | 'lost' | 'tpRules' | 'tpRank'>;
 
 /** A run of the plan that the options make of the checkpoint inspected last. */
 export interface RunRequest {

@@ -107,7 +107,7 @@ async function openPartial(page: Page, checkpoint: string, also: readonly string
     return await openCheckpoint(page, checkpoint, also);
   } catch (error) {
     const box = page.locator('input[name="partial"]');
-    const button = page.getByRole('button', { name: 'Try without the optimizer files' });
+    const button = page.getByRole('button', { name: 'Try without this file' });
     if (!(error instanceof PageFailure)) throw error;
     if (await button.isVisible()) await button.click();
     else if (await box.isVisible()) await box.click();

@@ -108,10 +108,13 @@ describe('parseCommand', () => {
     });
   });
 
-  test('takes the wish for a partial recovery, but not to compare with one', () => {
-    expect(parseCommand(['in', 'out', '--partial'])).toMatchObject({ kind: 'convert', partial: true });
-    const refused = detailOf(() => parseCommand(['verify', 'in', 'weights', '--partial']));
-    expect(refused).toMatchObject({ kind: 'usage', code: 'options-contradict' });
+  test('takes the wish for a partial recovery, and files to do without', () => {
+    expect(parseCommand(['in', 'out', '--partial'])).toMatchObject({ kind: 'convert', partial: true, reading: {} });
+    expect(parseCommand(['in', 'out', '--ignore-file', 'a.pt', '--ignore-file', '*_7_*'])).toMatchObject({
+      kind: 'convert',
+      reading: { lost: ['a.pt', '*_7_*'] },
+    });
+    expect(parseCommand(['verify', 'in', 'weights', '--partial'])).toMatchObject({ kind: 'verify', partial: true });
   });
 
   test('takes what to make of an adapter', () => {

@@ -93,6 +93,22 @@ function given<Key extends string>(key: Key, digits: string | undefined): { read
   return digits === undefined ? {} : ({ [key]: Number(digits) } as { readonly [K in Key]: number });
 }
 
+/** True for a file that holds the share of one rank: a partial recovery can do without it. */
+export function isOfOneRank(name: ShardName): boolean {
+  return name.kind === 'optim' || (name.kind === 'model' && name.dp !== undefined);
+}
+
+/** True for the path of a file that a partial recovery can do without. */
+export function canBeLost(path: string): boolean {
+  const name = shardNameOf(path);
+  return name !== undefined && isOfOneRank(name);
+}
+
+/** What the name of the file at a path says. */
+export function shardNameOf(path: string): ShardName | undefined {
+  return parseShardName(baseName(path));
+}
+
 /** Folder of a universal checkpoint that holds a folder for each parameter. */
 export const UNIVERSAL_FOLDER = 'zero';
 

@@ -12,15 +12,10 @@ import type { TorchFile } from '../../formats/torch/read.js';
 import { TorchStorage, TorchTensor } from '../../formats/torch/tensor.js';
 import { memorySource } from '../../io/memory.js';
 import type { Draft } from './draft.js';
-import { joinPath, type ShardName } from './files.js';
+import { isOfOneRank, joinPath, type ShardName } from './files.js';
 import { sizesUnproven } from './lost-problems.js';
 import { sharesOf, slicesOf } from './lost-slices.js';
 import type { ModelStates, OptimStates, Shard } from './states.js';
-
-/** True for a file that others can do without, in part: it holds the share of one rank. */
-export function isOfOneRank(name: ShardName): boolean {
-  return name.kind === 'optim' || (name.kind === 'model' && name.dp !== undefined);
-}
 
 /** Reads the states of a shard. In a partial recovery a file of one rank that cannot be read is left out, and that is told. */
 export function readUnlessLost<S extends Shard, States>(draft: Draft, shard: S, read: (shard: S) => States): States[] {

@@ -11,8 +11,7 @@ import { SourcePool } from '../../io/pool.js';
 import type { ByteSource, FileTree } from '../../io/types.js';
 import type { SourceFile } from '../inventory.js';
 import type { InspectOptions } from '../options.js';
-import { joinPath, type ShardName } from './files.js';
-import { isOfOneRank } from './lost-ranks.js';
+import { isOfOneRank, joinPath, type ShardName } from './files.js';
 import type { Shard } from './states.js';
 
 /** Shards opened at once: more does not help a disk or a browser. */

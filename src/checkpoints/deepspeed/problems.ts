@@ -31,8 +31,24 @@ export function missingRanks(
     kind: 'missing-shard',
     code: `missing-${kind}-rank`,
     message: `${folder} should hold ${expected} *_${kind}_states.pt files, one per rank; ${found} are there. Missing: rank ${list}.`,
-    advice: 'Copy the missing files here. They may lie on another node, where those ranks ran.',
+    advice:
+      'Copy the missing files here. They may lie on another node, where those ranks ran. Where they are lost, ask for a partial recovery.',
     facts: { file: folder, expected, found, missing: list },
+  };
+}
+
+/** Model files of ZeRO-3 that are not there, and hold shares of the frozen parameters. */
+export function missingFrozenShares(
+  folder: string,
+  missing: readonly number[],
+  expected: number,
+  found: number,
+): Problem {
+  return {
+    ...missingRanks(folder, 'model', missing, expected, found),
+    advice:
+      'Copy the missing files here. They hold shares of the frozen parameters: leave those out to go on without them.',
+    concerns: 'frozen',
   };
 }
 

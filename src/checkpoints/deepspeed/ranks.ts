@@ -5,7 +5,7 @@
  */
 
 import type { Draft } from './draft.js';
-import { disagree, missingRanks, rankTwice, severalSets, staleRanks } from './problems.js';
+import { disagree, missingFrozenShares, missingRanks, rankTwice, severalSets, staleRanks } from './problems.js';
 import type { ModelStates, OptimStates } from './states.js';
 
 /**
@@ -79,7 +79,7 @@ export function completeModels(
   }
   const missing = [...Array(world).keys()].filter((rank) => !ranks.some((model) => model.shard.name.dp === rank));
   if (missing.length > 0 && first.frozenShapes.length > 0) {
-    draft.faults.push({ ...missingRanks(folder, 'model', missing, world, ranks.length), concerns: 'frozen' });
+    draft.faults.push(missingFrozenShares(folder, missing, world, ranks.length));
   }
   if (missing.includes(0)) {
     const message = `The model file of rank 0 is not in ${folder}. Only it lists tied parameters, so tied names may be missing from the output.`;

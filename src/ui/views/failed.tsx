@@ -21,8 +21,8 @@ export function Failed({ state, send }: { readonly state: FailedState; readonly 
           {from.stage === 'plan' ? 'Back to the plan' : 'Choose another folder'}
         </button>
         {retry && (
-          <button type="button" onClick={() => send({ type: 'read', reading: { ...retry.reading, partial: true } })}>
-            Try without the optimizer files
+          <button type="button" onClick={() => send({ type: 'read', reading: retry.reading })}>
+            Try without this file
           </button>
         )}
         {from.stage === 'plan' && (

@@ -50,7 +50,11 @@ export function Found(props: {
       />
       {problems.map((problem, i) => (
         // Two files may have the same defect.
-        <NoticeBox key={`${i} ${problem.code}`} tone="problem" label="Problem.">
+        <NoticeBox
+          key={`${i} ${problem.code}`}
+          tone="problem"
+          label={problem.concerns ? 'Frozen parameters.' : 'Problem.'}
+        >
           <span data-testid="problem">{problem.message}</span> {problem.advice}{' '}
           <span class="code">({problem.code})</span>
         </NoticeBox>
@@ -71,9 +75,9 @@ export function Found(props: {
         <Check
           name="partial"
           checked={reading.partial}
-          choose={(partial) => send({ type: 'read', reading: { ...reading, partial } })}
+          choose={(partial) => send({ type: 'read', reading: { ...reading, partial, lost: [] } })}
         >
-          Do without the optimizer files: take the copies in the model file, at the precision of the training
+          Write what can still be had: what was in lost files is taken from the copies in the model file, or left out
         </Check>
       )}
       <Warnings warnings={warnings.filter((warning) => !isOfRanks(warning))} />

@@ -39,10 +39,15 @@ export function NoticeBox(props: {
 export function Warnings({ warnings }: { readonly warnings: readonly Notice[] }): JSX.Element {
   return (
     <>
-      {warnings.map(({ code, message }, i) => (
+      {warnings.map(({ code, message, tensors = [] }, i) => (
         // Two files may give the same warning.
         <NoticeBox key={`${i} ${code}`} tone="warning" label="Note.">
           <span data-testid="warning">{message}</span>
+          {tensors.length > 0 && (
+            <Fold summary={plural(tensors.length, 'tensor')}>
+              <NameList lines={tensors.map((name) => [name, ''])} />
+            </Fold>
+          )}
         </NoticeBox>
       ))}
     </>

@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { blockingProblems } from '../../checkpoints/inventory.js';
 import type { Notice } from '../../index.js';
 import type { CheckpointView, PlanView } from '../../worker/protocol.js';
 import type { Picked } from '../folders.js';
@@ -22,7 +23,7 @@ export function Plan(props: {
   const { state, send, paces, add } = props;
   const { checkpoint, planning } = state;
   const plan = lastPlan(state);
-  const usable = checkpoint.problems.length === 0;
+  const usable = blockingProblems(checkpoint).length === 0;
   return (
     <>
       <div class="title-row">

@@ -50,7 +50,7 @@ function Form(props: { readonly state: PlanState; readonly send: Send; readonly 
   function readAgain(): void {
     setTried(true);
     if (rank !== '') send({ type: 'read', reading: { ...reading, tpRank: Number(rank) } });
-    else if (rules) send({ type: 'read', reading: { partial: reading.partial, tpRules: rules } });
+    else if (rules) send({ type: 'read', reading: { partial: reading.partial, lost: reading.lost, tpRules: rules } });
   }
 
   return (

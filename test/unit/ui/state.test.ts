@@ -25,7 +25,10 @@ const failure: Failure = {
   advice: 'Copy it again.',
   code: 'short-file',
   kind: 'bad-file',
+  lostFile: 'global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt',
 };
+/** The reading that does without the file of `failure`. */
+const withoutIt: Reading = { ...PLAIN_READING, partial: true, lost: [failure.lostFile ?? ''] };
 const CONVERTER = {
   name: 'cpu',
   description: 'a test',
@@ -151,7 +154,7 @@ describe('picking and inspecting', () => {
       { type: 'opened', source },
       { type: 'failed', failure },
     ];
-    const retry = { source, reading: PLAIN_READING };
+    const retry = { source, reading: withoutIt };
     expect(reach(...failed)).toEqual({ stage: 'failed', failure, from: { stage: 'pick' }, retry });
     expect(reach(...failed, { type: 'back' })).toEqual(START);
   });
@@ -196,12 +199,14 @@ describe('partial recovery', () => {
   const reading = { ...PLAIN_READING, partial: true };
   const partial: Event = { type: 'read', reading };
 
-  it('is offered for problems of stage 1 and 2 alone, and while it is on', () => {
+  it('is offered for problems of stage 1 and 2, for shards that are missing, and while it is on', () => {
+    const differing = { ...missing, kind: 'inconsistent', code: 'step-differs' } as const;
+    const odd: CheckpointView = { ...checkpoint, layout: 'deepspeed-zero3', problems: [differing] };
     expect(offersPartial({ reading: PLAIN_READING, checkpoint: lacking })).toBe(true);
     expect(offersPartial({ reading: PLAIN_READING, checkpoint })).toBe(false);
-    expect(offersPartial({ reading: PLAIN_READING, checkpoint: { ...lacking, layout: 'deepspeed-zero3' } })).toBe(
-      false,
-    );
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint: { ...lacking, layout: 'deepspeed-zero3' } })).toBe(true);
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint: odd })).toBe(false);
+    expect(offersPartial({ reading: PLAIN_READING, checkpoint: { ...odd, layout: 'deepspeed-zero1' } })).toBe(true);
     expect(offersPartial({ reading, checkpoint })).toBe(true);
   });
 
@@ -216,16 +221,24 @@ describe('partial recovery', () => {
 
   it('can be tried after a damaged file, once, and after no other failure', () => {
     const failed = reach({ type: 'opened', source }, { type: 'failed', failure });
-    const retried = reduce(failed, partial);
-    expect(retried).toMatchObject({ stage: 'inspecting', source, reading });
+    const retried = reduce(failed, { type: 'read', reading: withoutIt });
+    expect(retried).toMatchObject({ stage: 'inspecting', source, reading: withoutIt });
     expect(reduce(retried, { type: 'failed', failure })).not.toHaveProperty('retry');
-    const gone: Failure = { ...failure, kind: 'source' };
+    const { lostFile: _, ...gone } = failure;
     expect(reach({ type: 'opened', source }, { type: 'failed', failure: gone })).not.toHaveProperty('retry');
+  });
+
+  it('can be tried where a run meets a damaged file, and then leaves that file out', () => {
+    const failed = reach(...READY, { type: 'started', now: 0 }, { type: 'failed', failure });
+    expect(failed).toMatchObject({ stage: 'failed', retry: { source, tag: 'global_step3', reading: withoutIt } });
+    const again = reduce(failed, { type: 'read', reading: withoutIt });
+    expect(again).toMatchObject({ stage: 'inspecting', tag: 'global_step3', reading: withoutIt });
+    expect(reduce(again, { type: 'inspected', checkpoint })).toMatchObject({ stage: 'plan', destination });
   });
 });
 
 describe('tensor-parallel ranks', () => {
-  const rules: Reading = { partial: false, tpRules: [{ pattern: '*', merge: 0 }] };
+  const rules: Reading = { partial: false, lost: [], tpRules: [{ pattern: '*', merge: 0 }] };
   const alone: Reading = { ...rules, tpRank: 1 };
 
   it('are read again as asked, and choices and destination stay', () => {
