@@ -1,8 +1,7 @@
 import { cp, open, readdir, readFile, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { readZip } from '../../src/formats/zip/read.js';
-import { memorySource } from '../../src/io/memory.js';
+import { inspect, openFolder } from '../../src/node.js';
 import { temporaryFolder, unshard } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
@@ -22,13 +21,21 @@ async function hashesIn(out: string): Promise<Map<string, string>> {
   return new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]));
 }
 
-/** Changes one byte in the middle of the largest record. */
-async function damageLargest(path: string): Promise<void> {
-  const { entries } = await readZip(memorySource(path, await readFile(path)));
-  const [largest] = [...entries.values()].toSorted((a, b) => b.size - a.size);
-  if (!largest) throw new Error(`${path} has no records`);
-  const file = await open(path, 'r+');
-  await file.write(Uint8Array.of(0x5b), 0, 1, largest.headerOffset + Math.floor(largest.size / 2));
+/** Changes one byte of the masters that a file of the checkpoint holds. */
+async function damageMasters(folder: string, path: string): Promise<void> {
+  const { sources, tensors } = await inspect(await openFolder(folder));
+  const pieces = tensors.flatMap(({ stored }) => stored.pieces.flatMap((piece) => ('source' in piece ? [piece] : [])));
+  const piece = pieces.find(({ source }) => sources[source]?.path === path);
+  if (!piece) throw new Error(`${path} holds no masters`);
+  const file = await open(join(folder, path), 'r+');
+  const byte = new Uint8Array(1);
+  await file.read(byte, 0, 1, piece.offset + 5);
+  await file.write(
+    byte.map((value) => value ^ 1),
+    0,
+    1,
+    piece.offset + 5,
+  );
   await file.close();
 }
 
@@ -58,7 +65,7 @@ test('--partial says what is missing where nothing can be recovered', async () =
 
 test('a file that is damaged inside its tensors is done without when it is named', async () => {
   const [folder, out] = [await copyOf(NAME), await temporaryFolder()];
-  await damageLargest(join(folder, RANK_1));
+  await damageMasters(folder, RANK_1);
   const failed = await unshard(folder, out, '--partial');
   expect(failed.code).toBe(5);
   expect(failed.stderr).toMatch(`Error (crc-mismatch): ${RANK_1} is damaged`);
