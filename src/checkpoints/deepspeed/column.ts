@@ -59,7 +59,7 @@ export async function readColumn(
   if (!first || models.length < parts.length || draft.problems.length > 0) return { model: undefined, draft };
   const { stage = 0 } = parts[0] ?? {};
   const groups: GroupShapes[] = [];
-  for (const { model, optims } of parts) groups.push(await groupShapes(draft, model, optims, signal));
+  for (const part of parts) groups.push(await groupShapes(draft, part, signal));
   if (draft.problems.length > 0) return { model: undefined, draft };
   const frozen = models.flatMap((model) => model.frozenShapes);
   const listed = new Set([...groups.flat(2), ...frozen].map(([name]) => name));

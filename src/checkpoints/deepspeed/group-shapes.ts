@@ -8,9 +8,11 @@
 import { UnshardError } from '../../base/errors.js';
 import { numelOf } from '../../base/shape.js';
 import type { Draft } from './draft.js';
+import { viewedShapes } from './expert-views.js';
 import { dig } from './fields.js';
 import { flatOrder } from './flat-order.js';
-import { orderUnknown } from './old-problems.js';
+import { orderUnknown, viewsUnproven } from './old-problems.js';
+import type { Part } from './rank-set.js';
 import { recordedShapes } from './recorded-shapes.js';
 import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states.js';
 
@@ -21,8 +23,7 @@ import type { GroupShapes, ModelStates, NamedShape, OptimStates } from './states
  */
 export async function groupShapes(
   draft: Draft,
-  model: ModelStates | undefined,
-  optims: readonly OptimStates[],
+  { model, optims, experts }: Pick<Part, 'model' | 'optims' | 'experts'>,
   signal: AbortSignal | undefined,
 ): Promise<GroupShapes> {
   const [first] = optims;
@@ -30,6 +31,11 @@ export async function groupShapes(
   if (known || !model || !first) return known ?? [];
   const recorded = recordedShapes(model, optims);
   if (recorded) return recorded;
+  if (experts.tensors.size > 0) {
+    const viewed = await viewedShapes(draft, model, optims, experts, signal);
+    if (!viewed) draft.problems.push(viewsUnproven(model, optims));
+    return viewed ?? [];
+  }
   const listed = first.listedShapes;
   if (first.stage < 3 && model.module.size > 0) return flatOrder(draft, model, optims, listed, signal);
   if (!listed) throw shapesMissing(model);

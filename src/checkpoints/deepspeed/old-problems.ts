@@ -33,6 +33,20 @@ export function orderUnproven(model: ModelStates, optims: readonly OptimStates[]
   };
 }
 
+/** A model with experts whose weights are no views of the flat buffers, or not of these. */
+export function viewsUnproven(model: ModelStates, optims: readonly OptimStates[]): ErrorDetail {
+  const file = optims[0]?.shard.path ?? '';
+  const version = model.deepspeedVersion ?? optims[0]?.deepspeedVersion ?? 'of unknown version';
+  return {
+    kind: 'inconsistent',
+    code: 'flat-order-unproven',
+    message: `${file} (DeepSpeed ${version}) does not list the parameters of each flat buffer, and the weights of ${model.shard.path} and of the expert files are not views that lie where their masters do.`,
+    advice:
+      'The files may belong to different steps, or were saved again by other code. The weights alone can be had: move the *_optim_states.pt files away.',
+    facts: { file, other: model.shard.path, found: version },
+  };
+}
+
 /** Masters were swapped to files that are not here. */
 export function swapFilesMissing(file: string, folder: string, expected: number, found: number): ErrorDetail {
   return {

@@ -1,8 +1,10 @@
 /** Writes checkpoints of models with experts as DeepSpeed does, in memory. */
 
+import { bytesOf } from '../../../src/base/dtype.js';
 import type { NaiveFloat } from '../naive-floats.js';
 import { type Held, whole } from './cuts.js';
-import { type Py, type PyMap, PyOrdered, tensorOf } from './python.js';
+import { cutFlat } from './flat.js';
+import { type Py, type PyMap, PyOrdered, TensorView, tensorOf } from './python.js';
 import {
   copyOf,
   denseGroup,
@@ -43,6 +45,8 @@ export interface MoeSpec {
   /** Elements after which a group of expert parameters is split. */
   readonly groupSize?: number;
   readonly bf16Optimizer?: boolean;
+  /** Weights are copies in versions that saved views too. */
+  readonly copies?: boolean;
   /** AutoEP: one tensor over all experts for each weight. */
   readonly fused?: boolean;
   /** Changes a file before it is written. */
@@ -76,6 +80,49 @@ export function writeMoe(spec: MoeSpec): WrittenMoe {
 /** Name of a parameter of an expert, counted over the whole model or on a rank. */
 function nameOf({ fused = false }: MoeSpec, { prefix }: MoeLayer, expert: number, name: string): string {
   return fused ? `${prefix}.${name}.${expert}` : `${prefix}.deepspeed_moe.experts.deepspeed_experts.${expert}.${name}`;
+}
+
+/**
+ * Gives the weight of a parameter, for one file. Before 0.7.4 it was saved as the view into a flat buffer that it is; later,
+ * as a copy.
+ */
+function weightsOf(spec: MoeSpec): (held: Held) => TensorView {
+  const isView = spec.stage > 0 && !spec.copies && !since(spec.version, '0.7.4');
+  const views = isView ? flatViews(spec) : new Map<string, TensorView>();
+  return (held) => views.get(held.name) ?? copyOf(held, spec.modelDtype);
+}
+
+/** The trained parameters in the 16-bit flat buffers, by their names in the whole model. */
+function flatViews(spec: MoeSpec): Map<string, TensorView> {
+  const views = new Map<string, TensorView>();
+  const size = bytesOf(spec.modelDtype);
+  for (const { ranks, heldBy } of rankFiles(spec).groups) {
+    const first = Array.from({ length: spec.ranks }, (_, rank) => heldBy(rank)).filter(
+      ({ partition }) => partition === 0,
+    );
+    for (const [expertRank, { params }] of first.entries()) {
+      const total = params.reduce((sum, param) => sum + sizeOf(param), 0);
+      const bytes = new Uint8Array(cutFlat(total, ranks, spec.version, spec.bf16Optimizer).padded * size);
+      bytes.set(Buffer.concat(params.map((held) => copyOf(held, spec.modelDtype).storage.bytes)));
+      const storage = { dtype: spec.modelDtype, bytes, role: 'copy' } as const;
+      let at = 0;
+      for (const param of params) {
+        views.set(globalName(spec, param.name, expertRank), new TensorView(storage, param.shape, at));
+        at += sizeOf(param);
+      }
+    }
+  }
+  return views;
+}
+
+/** The name in the whole model of what an expert-parallel rank calls `name`. */
+function globalName({ layers }: MoeSpec, name: string, expertRank: number): string {
+  const layer = layers.find(({ prefix }) => name.startsWith(`${prefix}.deepspeed_moe.experts.`));
+  const own = layer ? layer.experts / layer.ep : 0;
+  return name.replace(
+    /(deepspeed_experts\.)(\d+)\./,
+    (_, start: string, local: string) => `${start}${expertRank * own + Number(local)}.`,
+  );
 }
 
 function rankFiles(spec: MoeSpec): RankFiles {
@@ -142,13 +189,14 @@ function chunked(params: readonly Held[], limit: number): [number, number][] {
 function expertRoots(spec: MoeSpec): Map<string, PyMap> {
   const roots = new Map<string, PyMap>();
   const isOld = !since(spec.version, '0.6.0');
+  const weightOf = weightsOf(spec);
   for (const [moeLayer, layer] of spec.layers.entries()) {
     for (let expert = 0; expert < layer.experts; expert++) {
       const file = `${isOld ? '' : `layer_${moeLayer}_`}expert_${expert}_mp_rank_00_model_states.pt`;
       const root = roots.get(file) ?? new Map<string, Py>();
       for (const { name, shape } of [...layer.params, ...(layer.frozen ?? [])]) {
         const held = whole({ name: nameOf(spec, layer, expert, name), shape });
-        root.set(held.name, copyOf(held, spec.modelDtype));
+        root.set(held.name, weightOf(held));
       }
       for (const buffer of layer.buffers ?? []) {
         root.set(nameOf(spec, layer, expert, buffer.name), bufferTensor(buffer, expert));
@@ -181,7 +229,8 @@ function wholeState(spec: MoeSpec, rank: number): PyMap {
 
 function modelRoot(spec: MoeSpec): PyMap {
   const { version, layers, dense, modelDtype, ranks } = spec;
-  const module: PyMap = new Map(dense.map((param) => [param.name, copyOf(whole(param), modelDtype)]));
+  const weightOf = weightsOf(spec);
+  const module: PyMap = new Map(dense.map((param) => [param.name, weightOf(whole(param))]));
   const counts = layers.map(({ experts }) => experts);
   const root: PyMap = new Map<string, Py>([
     ['module', new PyOrdered(module)],

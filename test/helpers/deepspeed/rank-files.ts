@@ -40,7 +40,7 @@ export function optimRoots(files: RankFiles): Map<string, PyMap> {
   const ranks = Array.from({ length: files.ranks }, (_, rank): [string, PyMap] => {
     const state = files.stage === 3 ? stage3State(files, rank) : stage12State(files, rank);
     const root: PyMap = new Map([['optimizer_state_dict', state]]);
-    if (!since(files.version, '0.6.0')) root.set('param_shapes', shapesOf(files, rank));
+    if (!since(files.version, '0.6.0')) root.set('param_shapes', optimShapes(files, rank));
     root.set('ds_version', files.version);
     return [`${prefix}zero_pp_rank_${rank}_${mpName(files.mp)}_optim_states.pt`, root];
   });
@@ -57,6 +57,13 @@ export function shapesOf({ groups }: RankFiles, rank = 0): Py {
   return groups.map(
     ({ heldBy }) => new PyOrdered(new Map(heldBy(rank).params.map(({ name, shape }) => [name, new PyTuple(shape)]))),
   );
+}
+
+/** `param_shapes` of an optimizer file: one list before 0.5.4, which does not tell the groups apart. */
+function optimShapes(files: RankFiles, rank: number): Py {
+  if (since(files.version, '0.5.4')) return shapesOf(files, rank);
+  const params = files.groups.flatMap(({ heldBy }) => heldBy(rank).params);
+  return new PyOrdered(new Map(params.map(({ name, shape }) => [name, torchSize(shape)])));
 }
 
 /** The 16-bit copy of what is held, in a storage of its own. */

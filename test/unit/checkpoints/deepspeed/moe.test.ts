@@ -6,7 +6,7 @@ import { plan } from '../../../../src/plan/make.js';
 import { problemsOf, without } from '../../../helpers/deepspeed/check.js';
 import { expectedOf, toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import { MOE_FOLDER, type MoeLayer, type MoeSpec, writeMoe } from '../../../helpers/deepspeed/moe.js';
-import { TensorView, tensorOf } from '../../../helpers/deepspeed/python.js';
+import { type PyMap, TensorView, tensorOf } from '../../../helpers/deepspeed/python.js';
 import { bufferOf } from '../../../helpers/deepspeed/random-spec.js';
 import { small as plain } from '../../../helpers/deepspeed/small.js';
 import { writeCheckpoint } from '../../../helpers/deepspeed/write.js';
@@ -54,6 +54,36 @@ describe('a model with experts', () => {
 
   test('has files of experts over all layers, and the names in the optimizer files, before 0.6.0', () =>
     expectWhole(small({ version: '0.5.8', layers: [LAYER, { ...LAYER, prefix: 'model.other' }] })));
+
+  test.each(['0.5.0', '0.5.1', '0.5.2', '0.5.3', '0.6.0', '0.6.5', '0.7.0', '0.7.3'])(
+    'is read in %s, which lists no groups: where weights lie in their storages tells it',
+    async (version) => {
+      const layers = [LAYER, { ...LAYER, prefix: 'model.other' }];
+      for (const first of ['experts', 'data'] as const) {
+        for (const ranks of [2, 4]) await expectWhole(small({ version, modelDtype: 'F16', layers, first, ranks }));
+      }
+    },
+  );
+
+  test('with several degrees of expert parallelism and split groups is read so, too', () => {
+    const layers = [1, 2, 4].map((ep) => ({ ...LAYER, prefix: `layers.${ep}`, ep }));
+    return expectWhole(small({ version: '0.7.3', layers, groupSize: 30 }));
+  });
+
+  test('is read so where two groups are of one size and have the same zeros at one place', async () => {
+    const layers = ['layers.0', 'layers.1'].map((prefix) => ({ ...LAYER, prefix, ep: 1, experts: 1 }));
+    const zeros = (name: string, root: PyMap) => {
+      const groups = root.get('optimizer_state_dict') instanceof Map ? slicesOf(root) : [];
+      // Both groups: 15 elements of a weight and 7 of a bias, over the slices of four ranks of 6 elements each.
+      const rank = Number(/rank_(\d)/.exec(name)?.[1]);
+      for (const slice of groups.slice(1)) zeroFrom(slice, 15 - 6 * rank);
+      for (const value of root.values()) if (value instanceof TensorView) zeroFrom(value, 15 - value.offset);
+    };
+    const { files } = writeMoe(small({ version: '0.7.3', layers, groupSize: 22, edit: zeros }));
+    const { tensors, problems } = await inspect(memoryTree(files));
+    expect(problems).toEqual([]);
+    expect(tensors.filter(({ origin }) => origin === 'master')).toHaveLength(6);
+  });
 
   test('may have a degree of expert parallelism for each layer, and groups that were split', () => {
     const layers = [1, 2, 4].map((ep) => ({ ...LAYER, prefix: `layers.${ep}`, ep }));
@@ -238,6 +268,25 @@ describe('experts that are not what they should be', () => {
     ]);
   });
 
+  test.each([
+    ['weights are copies', { copies: true }],
+    [
+      'weights are of other masters',
+      {
+        edit: (name: string, root: PyMap) => {
+          if (!name.startsWith('layer_0_expert_1_')) return;
+          for (const [key, value] of root) if (value instanceof TensorView) root.set(key, zeroed(value));
+        },
+      },
+    ],
+  ])('before 0.7.4, nothing tells the groups where %s', async (_, more) => {
+    const spec = small({ version: '0.7.3', layers: [{ ...LAYER, ep: 1 }] });
+    expect(await problemsOf(writeMoe({ ...spec, ...more }).files)).toMatchObject([
+      { code: 'flat-order-unproven', facts: { other: MODEL } },
+    ]);
+    await expectWhole(spec);
+  });
+
   test('a number of experts that would fill the memory is no number of experts', async () => {
     const edit: MoeSpec['edit'] = (name, root) => {
       if (name.startsWith('mp_rank')) root.set('num_experts', Array<number>(1000).fill(2 ** 40));
@@ -269,6 +318,20 @@ describe('experts that are not what they should be', () => {
   });
 });
 
+function slicesOf(root: PyMap): TensorView[] {
+  const state = root.get('optimizer_state_dict');
+  const slices = state instanceof Map ? state.get('single_partition_of_fp32_groups') : [];
+  return Array.isArray(slices) ? slices.filter((slice) => slice instanceof TensorView) : [];
+}
+
+/** Makes zeros of the elements of a tensor from one on. */
+function zeroFrom({ storage, shape, offset }: TensorView, start: number): void {
+  const size = storage.dtype === 'F32' ? 4 : 2;
+  const count = shape.reduce((n, length) => n * length, 1);
+  const from = Math.max(0, start);
+  if (from < count) storage.bytes.fill(0, (offset + from) * size, (offset + count) * size);
+}
+
 /** A tensor of the same kind that is zero. */
 function zeroed({ storage, shape }: TensorView): TensorView {
   return tensorOf(storage.dtype, shape, new Uint8Array(storage.bytes.length), 'copy');
@@ -296,7 +359,7 @@ describe('any model with experts', () => {
       ),
     );
   const specs = fc.record({
-    version: fc.constantFrom('0.7.4', '0.9.1', '0.16.3', '0.16.4', '0.19.3', '0.19.6'),
+    version: fc.constantFrom('0.6.0', '0.7.3', '0.7.4', '0.9.1', '0.16.3', '0.16.4', '0.19.3', '0.19.6'),
     stage: fc.constantFrom(1, 2),
     modelDtype: fc.constantFrom('F32', 'F16', 'BF16'),
     ranks: fc.constantFrom(6, 6, 12),
