@@ -7,7 +7,7 @@
 import { parseArgs } from 'node:util';
 import { UnshardError } from '../base/errors.js';
 import { parseSize } from '../base/size.js';
-import type { InspectOptions, PlanOptions, TpMerge, TpRule } from '../node.js';
+import type { InspectOptions, Part, PlanOptions, TpMerge, TpRule } from '../node.js';
 
 /** What the user asked for. */
 export type Command =
@@ -32,9 +32,38 @@ export type Command =
       readonly sha256: boolean;
       /** Threads that fill tiles; undefined leaves it to the machine. */
       readonly threads: number | undefined;
-    } & Common);
+    } & Common)
+  | ({
+      readonly kind: 'plan';
+      readonly checkpoint: string;
+      readonly plan: PlanOptions;
+      /** The file to write; undefined shows the plan only. */
+      readonly file: string | undefined;
+      readonly overwrite: boolean;
+    } & Common)
+  | ({
+      readonly kind: 'run';
+      readonly part: Part | undefined;
+      readonly recheck: boolean;
+      readonly threads: number | undefined;
+    } & Planned)
+  | ({ readonly kind: 'finish' } & Planned);
 
-/** Options that every command takes. */
+/** Options of the commands that follow a plan. */
+export interface Planned {
+  /** The file of the plan. */
+  readonly file: string;
+  readonly out: string;
+  /** Where the checkpoint is: its folder and further ones; undefined for where it was when it was planned. */
+  readonly folders: readonly [string, ...string[]] | undefined;
+  readonly overwrite: boolean;
+  readonly verify: boolean;
+  readonly sha256: boolean;
+  readonly json: boolean;
+  readonly quiet: boolean;
+}
+
+/** Options of the commands that read a checkpoint. */
 export interface Common {
   /** Further folders with shards of the same checkpoint. */
   readonly also: readonly string[];
@@ -47,77 +76,40 @@ export interface Common {
   readonly quiet: boolean;
 }
 
-/** The text of `--help`. */
-export const HELP = `Usage: unshard CHECKPOINT OUT [options]   write the weights of a DeepSpeed checkpoint
-       unshard CHECKPOINT                 show what is in it
-       unshard verify CHECKPOINT WEIGHTS  compare weights, written by anyone, with it; options that choose and name
-                                          tensors, or merge an adapter, say how they were written
-
-CHECKPOINT is the folder that holds global_stepN, or global_stepN itself.
-OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bin file, an index of several, or a folder.
-
-  --dtype fp32|fp16|bf16|keep     precision of floating-point tensors (default fp32)
-  --dtype-for PATTERN=DTYPE       precision of tensors whose name matches; * stands for any characters; may be repeated
-  --format safetensors|bin        model.safetensors or pytorch_model.bin (default safetensors)
-  --max-shard-size SIZE           split the weights: 500MB, 5GB (default: one file)
-  --adapter-only                  of a LoRA run, write adapter_model.safetensors as PEFT does, beside adapter_config.json
-  --merge-adapter                 of a LoRA run, write the base model with the adapter merged into it
-  --adapter-name NAME             the adapter to write or merge, where there are several
-  --lora-alpha NUMBER             where adapter_config.json is missing, its lora_alpha, to merge the adapter by
-  --lora-r NUMBER                 beside it, the rank that every layer must have (default: what its matrices show)
-  --lora-rslora                   beside it, use_rslora: alpha is divided by the root of the rank
-  --include PATTERN               write only tensors whose name in the output matches; may be repeated
-  --exclude PATTERN               leave out tensors whose name in the output matches; may be repeated
-  --exclude-frozen                leave out parameters that were not trained
-  --trainable-only                write only parameters that were trained: no buffers either
-  --strip-prefix PREFIX           take a prefix such as module. off the names
-  --trim-vocab                    leave out the rows of embedding and head beyond vocab_size of config.json
-  --duplicate-tied                write a full copy under each tied name
-  --overflow error|inf|clamp      what to do with a value that the dtype cannot hold (default error)
-  --tp-rule PATTERN=HOW           join the tensor-parallel shards of these names along dimension 0 or 1, as replicated, or
-                                  as average; may be repeated (default: as the checkpoint says)
-  --tp-rank RANK                  take the shards of one tensor-parallel rank alone
-  --also FOLDER                   another folder with shards of the checkpoint, from another disk or node; may be repeated
-  --tag TAG                       checkpoint to read (default: the one that the file "latest" names)
-  --partial                       where files of ranks are missing or damaged, write what the others hold; what was in them
-                                  is taken from the copies in the model file (ZeRO-1 and ZeRO-2), or left out and listed
-  --ignore-file PATH              do without this file, as if it were lost: its path or name, * stands for any characters;
-                                  for damage that shows in the run only; may be repeated; implies --partial
-  --overwrite                     replace files that are there already
-  --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
-  --sha256                        take the SHA-256 of every file that is written, for the report
-  --threads N                     threads that read and convert; 0 for none (default: as many as there are cores, at most 4)
-  --dry-run                       show what would be written, and stop
-  --json                          print the inventory, plan or report as JSON
-  --quiet                         print no progress
-  --version, --help
-`;
-
 /**
  * Parses the arguments after the program's name.
  *
  * @throws UnshardError of kind `usage`.
  */
 export function parseCommand(args: readonly string[]): Command {
-  const { values, positionals } = parse(args);
+  const { values, positionals, tokens } = parse(args);
   if (values.help) return { kind: 'help' };
   if (values.version) return { kind: 'version' };
-  // A folder of that name can be given as ./verify.
-  const verifies = positionals[0] === 'verify';
-  const [checkpoint, out, ...more] = verifies ? positionals.slice(1) : positionals;
-  if (checkpoint === undefined) throw usage('arguments-missing', 'CHECKPOINT is missing.');
-  if (more.length > 0) throw usage('arguments-many', `There is one argument too many: ${more[0]}.`);
+  const [first = ''] = positionals;
+  // A folder of such a name can be given as ./verify.
+  const verb = isVerb(first) ? first : undefined;
+  refuseForeign(
+    verb,
+    tokens.flatMap((token) => (token.kind === 'option' ? [token.name] : [])),
+  );
+  const names = verb ? positionals.slice(1) : positionals;
+  if (verb === 'run' || verb === 'finish') return planned(verb, values, names);
+  const [checkpoint, out] = argumentsOf(names, verb === 'plan' ? ['CHECKPOINT'] : ['CHECKPOINT', 'OUT']);
+  const { overwrite, partial } = values;
   const common: Common = {
     also: values.also ?? [],
     tag: values.tag,
-    partial: values.partial,
+    partial,
     reading: readingOf(values),
     json: values.json,
     quiet: values.quiet,
   };
-  if (verifies) {
+  if (verb === 'verify') {
     if (out === undefined) throw usage('arguments-missing', 'WEIGHTS is missing.');
     return { kind: 'verify', checkpoint, weights: out, plan: planOptions(values), ...common };
+  }
+  if (verb === 'plan') {
+    return { kind: 'plan', checkpoint, plan: planOptions(values), file: values.output, overwrite, ...common };
   }
   if (out === undefined) return { kind: 'inspect', checkpoint, ...common };
   return {
@@ -125,13 +117,76 @@ export function parseCommand(args: readonly string[]): Command {
     checkpoint,
     out,
     plan: planOptions(values),
-    overwrite: values.overwrite,
+    overwrite,
     verify: !values['no-verify'],
     dryRun: values['dry-run'],
     sha256: values.sha256,
     threads: threadsOf(values),
     ...common,
   };
+}
+
+/** Options that only some commands have, and those commands. */
+const SOME: ReadonlyMap<string, readonly Verb[]> = new Map([
+  ['output', ['plan']],
+  ['part', ['run']],
+  ['recheck', ['run']],
+  ['checkpoint', ['run', 'finish']],
+]);
+
+/** All that the commands which follow a plan leave open. */
+const WITH_PLAN = new Set(['checkpoint', 'also', 'overwrite', 'no-verify', 'sha256', 'json', 'quiet']);
+
+type Verb = 'verify' | 'plan' | 'run' | 'finish';
+
+function isVerb(text: string): text is Verb {
+  return ['verify', 'plan', 'run', 'finish'].includes(text);
+}
+
+/** An option that a command would pass over is a mistake. */
+function refuseForeign(verb: Verb | undefined, options: readonly string[]): void {
+  for (const option of options) {
+    const owners = SOME.get(option);
+    const name = option === 'output' ? '-o' : `--${option}`;
+    if (owners && !(verb && owners.includes(verb))) {
+      throw usage('option-foreign', `${name} is an option of unshard ${owners.join(' and ')}.`);
+    }
+    if (verb !== 'run' && verb !== 'finish') continue;
+    const isOpen = WITH_PLAN.has(option) || (verb === 'run' && (owners || option === 'threads'));
+    if (!isOpen)
+      throw usage('option-foreign', `${name} is no option of unshard ${verb}: the plan has all that is written.`);
+  }
+}
+
+function planned(kind: 'run' | 'finish', values: Values, names: readonly string[]): Command {
+  const [file, out] = argumentsOf(names, ['PLAN', 'OUT']);
+  if (out === undefined) throw usage('arguments-missing', 'OUT is missing.');
+  const { checkpoint, also = [], overwrite, recheck, sha256, json, quiet } = values;
+  if (checkpoint === undefined && also.length > 0) {
+    throw usage('options-contradict', '--also goes with --checkpoint: the plan has its folders itself.');
+  }
+  const folders = checkpoint === undefined ? undefined : ([checkpoint, ...also] as const);
+  const common = { file, out, folders, overwrite, verify: !values['no-verify'], sha256, json, quiet };
+  if (kind === 'finish') return { kind, ...common };
+  const part = values.part === undefined ? undefined : parsePart(values.part);
+  if (recheck && !part) throw usage('options-contradict', '--recheck goes with --part.');
+  return { kind, part, recheck, threads: threadsOf(values), ...common };
+}
+
+/** The first argument, which must be there, and the second. `names` are those that a command takes. */
+function argumentsOf(found: readonly string[], names: readonly string[]): [first: string, second: string | undefined] {
+  const [first, second] = found;
+  if (first === undefined) throw usage('arguments-missing', `${names[0]} is missing.`);
+  const extra = found[names.length];
+  if (extra !== undefined) throw usage('arguments-many', `There is one argument too many: ${extra}.`);
+  return [first, second];
+}
+
+function parsePart(text: string): Part {
+  const [, number = '0', count = '0'] = /^(\d{1,6})\/(\d{1,6})$/.exec(text) ?? [];
+  if (Number(number) >= 1 && Number(number) <= Number(count))
+    return { index: Number(number) - 1, count: Number(count) };
+  throw usage('part-bad', `--part must be I/N, from 1/N to N/N; it is ${text}.`);
 }
 
 function shardSize(text: string): number {
@@ -224,46 +279,54 @@ function isPrecision(text: string): text is NonNullable<PlanOptions['dtype']> {
   return ['fp32', 'fp16', 'bf16', 'keep'].includes(text);
 }
 
+/** Every option and what it takes. */
+export const OPTIONS = {
+  dtype: { type: 'string' },
+  'dtype-for': { type: 'string', multiple: true },
+  format: { type: 'string' },
+  'max-shard-size': { type: 'string' },
+  'adapter-only': { type: 'boolean', default: false },
+  'merge-adapter': { type: 'boolean', default: false },
+  'adapter-name': { type: 'string' },
+  'lora-alpha': { type: 'string' },
+  'lora-r': { type: 'string' },
+  'lora-rslora': { type: 'boolean', default: false },
+  include: { type: 'string', multiple: true },
+  exclude: { type: 'string', multiple: true },
+  'exclude-frozen': { type: 'boolean', default: false },
+  'trainable-only': { type: 'boolean', default: false },
+  'strip-prefix': { type: 'string' },
+  'trim-vocab': { type: 'boolean', default: false },
+  'duplicate-tied': { type: 'boolean', default: false },
+  overflow: { type: 'string' },
+  'tp-rule': { type: 'string', multiple: true },
+  'tp-rank': { type: 'string' },
+  also: { type: 'string', multiple: true },
+  partial: { type: 'boolean', default: false },
+  'ignore-file': { type: 'string', multiple: true },
+  tag: { type: 'string' },
+  overwrite: { type: 'boolean', default: false },
+  sha256: { type: 'boolean', default: false },
+  threads: { type: 'string' },
+  output: { type: 'string', short: 'o' },
+  part: { type: 'string' },
+  recheck: { type: 'boolean', default: false },
+  checkpoint: { type: 'string' },
+  'no-verify': { type: 'boolean', default: false },
+  'dry-run': { type: 'boolean', default: false },
+  json: { type: 'boolean', default: false },
+  quiet: { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false, short: 'h' },
+  version: { type: 'boolean', default: false },
+} as const;
+
 function parse(args: readonly string[]) {
   try {
     return parseArgs({
       args: [...args],
       allowPositionals: true,
-      options: {
-        dtype: { type: 'string' },
-        'dtype-for': { type: 'string', multiple: true },
-        format: { type: 'string' },
-        'max-shard-size': { type: 'string' },
-        'adapter-only': { type: 'boolean', default: false },
-        'merge-adapter': { type: 'boolean', default: false },
-        'adapter-name': { type: 'string' },
-        'lora-alpha': { type: 'string' },
-        'lora-r': { type: 'string' },
-        'lora-rslora': { type: 'boolean', default: false },
-        include: { type: 'string', multiple: true },
-        exclude: { type: 'string', multiple: true },
-        'exclude-frozen': { type: 'boolean', default: false },
-        'trainable-only': { type: 'boolean', default: false },
-        'strip-prefix': { type: 'string' },
-        'trim-vocab': { type: 'boolean', default: false },
-        'duplicate-tied': { type: 'boolean', default: false },
-        overflow: { type: 'string' },
-        'tp-rule': { type: 'string', multiple: true },
-        'tp-rank': { type: 'string' },
-        also: { type: 'string', multiple: true },
-        partial: { type: 'boolean', default: false },
-        'ignore-file': { type: 'string', multiple: true },
-        tag: { type: 'string' },
-        overwrite: { type: 'boolean', default: false },
-        sha256: { type: 'boolean', default: false },
-        threads: { type: 'string' },
-        'no-verify': { type: 'boolean', default: false },
-        'dry-run': { type: 'boolean', default: false },
-        json: { type: 'boolean', default: false },
-        quiet: { type: 'boolean', default: false },
-        help: { type: 'boolean', default: false, short: 'h' },
-        version: { type: 'boolean', default: false },
-      },
+      tokens: true,
+      options: OPTIONS,
     });
   } catch (error) {
     throw usage('option-unknown', error instanceof Error ? error.message : String(error));

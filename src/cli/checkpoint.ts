@@ -6,34 +6,57 @@
 
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
-import { type FileTree, mergeTrees, openFolder, UnshardError } from '../node.js';
-import type { Common } from './arguments.js';
+import { type FileTree, isUnshardError, mergeTrees, openFolder, UnshardError } from '../node.js';
+import type { Common, Planned } from './arguments.js';
 
 /** A checkpoint to read, and the tag where that is known already. */
 export interface OpenCheckpoint {
   readonly tree: FileTree;
   readonly tag: { readonly tag?: string };
+  /** Absolute paths of the folders that the tree shows. */
+  readonly folders: readonly string[];
 }
 
 /** Opens the folders to read as one. */
-export async function openCheckpoint(command: { readonly checkpoint: string } & Common): Promise<OpenCheckpoint> {
-  const { tree, tag } = await openOuterFolder(command.checkpoint, command.tag);
-  if (command.also.length === 0) return { tree, tag };
-  return { tree: mergeTrees([tree, ...(await Promise.all(command.also.map(openFolder)))]), tag };
+export function openCheckpoint(command: { readonly checkpoint: string } & Common): Promise<OpenCheckpoint> {
+  return openFolders([command.checkpoint, ...command.also], command.tag);
+}
+
+/** Opens the folders that a plan was made from, where they are now. */
+export async function openPlanned({ folders }: Planned, recorded: readonly string[]): Promise<OpenCheckpoint> {
+  if (folders) return openFolders(folders, undefined);
+  try {
+    return await mergeFolders(recorded, {});
+  } catch (error) {
+    if (!isUnshardError(error, 'usage')) throw error;
+    throw new UnshardError({ ...error.detail, advice: 'Say where the checkpoint is now with --checkpoint.' });
+  }
+}
+
+/** Opens folders as they are given by a user, the first of which may be a tag folder. */
+async function openFolders([first, ...others]: readonly [string, ...string[]], tag: string | undefined) {
+  const outer = await outerFolder(first, tag);
+  return mergeFolders([outer.folder, ...others.map((folder) => resolve(folder))], outer.tag);
+}
+
+async function mergeFolders(folders: readonly string[], tag: OpenCheckpoint['tag']): Promise<OpenCheckpoint> {
+  const trees = await Promise.all(folders.map((folder) => openFolder(folder)));
+  const [only, second] = trees;
+  return { tree: only && !second ? only : mergeTrees(trees), tag, folders };
 }
 
 /**
- * Opens the folder to read. For a tag folder that is the folder around it, where the configuration lies, with the tag
- * chosen.
+ * The folder to read, and the tag that is asked for. For a tag folder that is the folder around it, where the configuration
+ * lies, with the tag chosen.
  */
-async function openOuterFolder(path: string, tag: string | undefined): Promise<OpenCheckpoint> {
+async function outerFolder(path: string, tag: string | undefined) {
   const tree = await openFolder(path);
-  if (tag !== undefined) return { tree, tag: { tag } };
+  const folder = resolve(path);
+  if (tag !== undefined) return { folder, tag: { tag } };
   const entries = await tree.list('');
   const holdsShards = entries.some((entry) => entry.kind === 'file' && entry.name.endsWith('_states.pt'));
-  const folder = resolve(path);
-  if (!holdsShards || dirname(folder) === folder) return { tree, tag: {} };
-  return { tree: await openFolder(dirname(folder)), tag: { tag: basename(folder) } };
+  if (!holdsShards || dirname(folder) === folder) return { folder, tag: {} };
+  return { folder: dirname(folder), tag: { tag: basename(folder) } };
 }
 
 /**

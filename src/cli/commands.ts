@@ -22,6 +22,7 @@ import {
 import type { Command } from './arguments.js';
 import { openCheckpoint, refuseInput } from './checkpoint.js';
 import { EXIT_CODES } from './exit.js';
+import { finishPlan, planCheckpoint, runPlan } from './parts.js';
 import { inventoryText, planText, reportText, verifyText } from './print.js';
 import { progressLine, runStep } from './progress.js';
 
@@ -32,6 +33,9 @@ export function runCommand(
 ): Promise<number> {
   if (command.kind === 'inspect') return inspectCheckpoint(command, signal);
   if (command.kind === 'verify') return verifyWeights(command, signal);
+  if (command.kind === 'plan') return planCheckpoint(command, signal);
+  if (command.kind === 'run') return runPlan(command, signal);
+  if (command.kind === 'finish') return finishPlan(command, signal);
   return convert(command, signal);
 }
 

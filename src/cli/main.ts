@@ -7,8 +7,9 @@
 
 import { version } from '../../package.json';
 import { isAbort, isUnshardError } from '../base/errors.js';
-import { HELP, parseCommand } from './arguments.js';
+import { parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
+import { HELP } from './help.js';
 
 const args = process.argv.slice(2);
 const cancel = new AbortController();
@@ -27,7 +28,8 @@ try {
 /** Prints what went wrong and gives the exit code. */
 function tellError(error: unknown, json: boolean): number {
   if (isAbort(error)) {
-    process.stderr.write('Cancelled. Nothing was left behind.\n');
+    const left = args.includes('--part') ? 'Files that are complete stay.' : 'Nothing was left behind.';
+    process.stderr.write(`Cancelled. ${left}\n`);
     return EXIT_CANCELLED;
   }
   if (isUnshardError(error)) {

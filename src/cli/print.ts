@@ -50,10 +50,26 @@ export function planText(plan: Plan): string {
 
 /** What a run did, and what the user should know of it. */
 export function reportText(report: Report, out: string): string {
-  const rate = report.bytesWritten / Math.max(report.seconds, 0.001);
+  const { part, files, bytesWritten, seconds, backend } = report;
+  const rate = `${bytes(bytesWritten / Math.max(seconds, 0.001))}/s`;
+  const what = `${files.length} files, ${bytes(bytesWritten)},`;
+  return detailedText(
+    report,
+    part
+      ? `Part ${part} is complete: ${what} in ${out}.`
+      : `Wrote ${what} to ${out} in ${seconds.toFixed(1)} s (${rate}, ${backend.name}).`,
+  );
+}
+
+/** What all parts of a plan did together. */
+export function finishedText(report: Report, out: string): string {
+  return detailedText(report, `Finished: ${report.files.length} files, ${bytes(report.bytesWritten)}, in ${out}.`);
+}
+
+function detailedText(report: Report, headline: string): string {
   const unusual = unusualLines(report);
   const lines = [
-    `Wrote ${report.files.length} files, ${bytes(report.bytesWritten)}, to ${out} in ${report.seconds.toFixed(1)} s (${bytes(rate)}/s, ${report.backend.name}).`,
+    headline,
     ...report.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}${file.sha256 ? `  ${file.sha256}` : ''}`),
     ...report.warnings.flatMap((notice) => noticeText(notice).map((line) => `Note: ${line}`)),
     ...computedLines(report),

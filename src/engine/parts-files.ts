@@ -70,13 +70,14 @@ export async function writeFile(context: PartsContext, index: number, options: R
   );
   const runs = verify ? audit.takeRuns() : [];
   const { name, description, threads, jobsOnCpu } = report.backend;
-  const crc32 = report.files[0]?.crc32;
+  const { crc32, sha256 } = report.files[0] ?? {};
   const state: CompleteFile = {
     version: 1,
     status: 'complete',
     plan: states.plan,
     byteLength,
     ...(crc32 === undefined ? {} : { crc32: Number.parseInt(crc32, 16) }),
+    ...(sha256 === undefined ? {} : { sha256 }),
     stats: report.tensors.map((tensor) => tensor.stats ?? null),
     // What several files read must be the same runs in each, or they overlap when all are put together.
     audited: plan.options.duplicateTied ? runs : joinNeighbours(runs),
@@ -101,23 +102,30 @@ export async function completeState(
 }
 
 /**
- * Compares a finished file with its state, where it was verified.
+ * Reads a finished file. With `verify` it is compared with its state, where that has a CRC-32; where the options ask for its
+ * SHA-256, the state that is given back has it.
  *
  * @throws UnshardError `read-back-differs` of kind `sink`.
  */
-export async function compareFile(
+export async function rereadFile(
   { plan, options }: PartsContext,
   index: number,
-  { crc32, byteLength }: CompleteFile,
-): Promise<void> {
-  if (crc32 === undefined) return;
+  state: CompleteFile,
+  verify: boolean,
+): Promise<CompleteFile> {
+  const { crc32, byteLength } = state;
   const { plan: alone } = planOfFiles(plan, [index]);
-  const signal = options.signal ?? new AbortController().signal;
-  await readBack({ plan: alone, output: options.output, signal }, outputFile(alone, 0), {
-    written: [{ at: 0, length: byteLength, crc32 }],
-    header: true,
-    sha256: false,
-  });
+  const isCompared = verify && crc32 !== undefined;
+  const sha256 = await readBack(
+    { plan: alone, output: options.output, signal: options.signal ?? new AbortController().signal },
+    outputFile(alone, 0),
+    {
+      ...(isCompared ? { written: [{ at: 0, length: byteLength, crc32 }] } : {}),
+      header: isCompared,
+      sha256: options.sha256 ?? false,
+    },
+  );
+  return sha256 === undefined ? state : { ...state, sha256 };
 }
 
 /** Gives a file up: it is to be written again. */

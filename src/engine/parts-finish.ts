@@ -10,12 +10,12 @@ import { checkPlan, STATE_FOLDER } from '../plan/check.js';
 import type { Plan } from '../plan/plan.js';
 import { lastFiles, outputFile, partName, partOfFiles } from './parts.js';
 import {
-  compareFile,
   completeState,
   joinReport,
   openParts,
   type PartsContext,
   refuseOthers,
+  rereadFile,
   voidFile,
   writeFile,
 } from './parts-files.js';
@@ -33,6 +33,8 @@ export interface FinishOptions {
   readonly overwrite?: boolean;
   /** Read every file back and compare it with what was written. Default true; else only sizes are compared. */
   readonly verify?: boolean;
+  /** Take the SHA-256 of every file, for the report. Default false: the report has those that parts have taken. */
+  readonly sha256?: boolean;
   readonly signal?: AbortSignal;
   /** Called as files are read back, and as the last ones are written. */
   readonly onProgress?: (progress: RunProgress) => void;
@@ -52,10 +54,11 @@ export async function finish(plan: Plan, options: FinishOptions): Promise<Report
   const started = performance.now();
   const context = await openParts(plan, options, writeFiles);
   const last = lastFiles(plan);
-  const parts = await allParts(context, last);
-  await refuseOthers(context, last);
   const verify = options.verify ?? true;
-  if (verify) await compareAll(context, parts, options.onProgress);
+  const complete = await allParts(context, last);
+  await refuseOthers(context, last);
+  const isRead = verify || options.sha256 === true;
+  const parts = isRead ? await rereadAll(context, complete, verify, options.onProgress) : complete;
   // What is wrong shows before the index appears, which makes the files a model.
   const report = await joinReport(context, { plan, tensors: [...plan.tensors.keys()] }, parts);
   const ends: FinishedFile[] = [];
@@ -105,19 +108,21 @@ async function isAllThere({ plan, options }: PartsContext): Promise<boolean> {
 }
 
 /** Reads every file back. One that is not what was written is given up, so that its part writes it again. */
-async function compareAll(
+async function rereadAll(
   context: PartsContext,
   parts: readonly FinishedFile[],
+  verify: boolean,
   tell: FinishOptions['onProgress'],
-): Promise<void> {
+): Promise<FinishedFile[]> {
   const total = parts.reduce((sum, { state }) => sum + state.byteLength, 0);
   let written = 0;
+  const read: FinishedFile[] = [];
   for (const [filesDone, { index, state }] of parts.entries()) {
     context.options.signal?.throwIfAborted();
     const { path, byteLength } = outputFile(context.plan, index);
     tell?.({ written, total, file: path, filesDone, files: parts.length, phase: 'check' });
     try {
-      await compareFile(context, index, state);
+      read.push({ index, state: await rereadFile(context, index, state, verify) });
     } catch (error) {
       if (!isUnshardError(error, 'sink')) throw error;
       await voidFile(context, index);
@@ -126,6 +131,7 @@ async function compareAll(
     }
     written += byteLength;
   }
+  return read;
 }
 
 /** Files and parts that a message names at most; the facts have them all. */

@@ -41,10 +41,12 @@ export function joinStats(plan: Plan, files: readonly FinishedFile[]): ConvertSt
 export function joinFiles(plan: Plan, files: readonly FinishedFile[]): FileReport[] {
   return files
     .toSorted((a, b) => a.index - b.index)
-    .map(({ index, state: { byteLength, crc32 } }) => {
-      const { path } = outputFile(plan, index);
-      return { path, byteLength, ...(crc32 === undefined ? {} : { crc32: crc32.toString(16).padStart(8, '0') }) };
-    });
+    .map(({ index, state: { byteLength, crc32, sha256 } }) => ({
+      path: outputFile(plan, index).path,
+      byteLength,
+      ...(crc32 === undefined ? {} : { crc32: crc32.toString(16).padStart(8, '0') }),
+      ...(sha256 === undefined ? {} : { sha256 }),
+    }));
 }
 
 /** What converted the files: one backend, or several. */

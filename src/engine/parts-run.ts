@@ -12,12 +12,12 @@ import type { Plan } from '../plan/plan.js';
 import { DEFAULT_MEMORY } from './lanes.js';
 import { filesOfPart, outputFile, type Part, partName, planOfFiles } from './parts.js';
 import {
-  compareFile,
   completeState,
   joinReport,
   openParts,
   type PartsContext,
   refuseOthers,
+  rereadFile,
   type WriteFiles,
   writeFile,
 } from './parts-files.js';
@@ -73,13 +73,15 @@ export async function runPart(plan: Plan, part: Part, options: RunOptions, write
 
 /** The state of a file that need not be written: it is complete, and as proven as is asked for. */
 async function intactState(context: PartsContext, index: number): Promise<CompleteFile | undefined> {
-  const { options } = context;
+  const { plan, options, states } = context;
   const state = await completeState(context, index);
   if (!state || (state.crc32 === undefined && options.verify !== false)) return undefined;
-  if (options.recheck !== true) return state;
+  const isHashed = options.sha256 !== true || state.sha256 !== undefined;
+  if (options.recheck !== true && isHashed) return state;
   try {
-    await compareFile(context, index, state);
-    return state;
+    const read = await rereadFile(context, index, state, true);
+    if (!isHashed) await states.write(outputFile(plan, index).path, read);
+    return read;
   } catch (error) {
     if (isUnshardError(error, 'sink', 'source')) return undefined;
     throw error;

@@ -40,6 +40,8 @@ export interface CompleteFile {
   readonly byteLength: number;
   /** CRC-32 of the file. Present where it was verified: CRC-32s and copies compared, the file read back. */
   readonly crc32?: number;
+  /** SHA-256 in hex digits, where it was asked for. */
+  readonly sha256?: string;
   /** Of each tensor in the file, in their order there; null for one that is not floating point. */
   readonly stats: readonly (ConvertStats | null)[];
   /** CRC-32s of what was read. */
@@ -87,7 +89,7 @@ const fileState: Shape<FileState> = tagged('status', {
       bytesRead: whole,
       seconds: finite,
     },
-    { crc32: whole },
+    { crc32: whole, sha256: text },
   ),
 });
 

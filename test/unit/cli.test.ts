@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { parseCommand } from '../../src/cli/arguments.js';
+import { OPTIONS, parseCommand } from '../../src/cli/arguments.js';
+import { HELP } from '../../src/cli/help.js';
 import { bytes } from '../../src/cli/print.js';
 import { detailOf } from '../helpers/errors.js';
 
@@ -125,6 +126,88 @@ describe('parseCommand', () => {
     expect(parseCommand(scale)).toMatchObject({ plan: { lora: { alpha: 16, r: 8, rslora: true } } });
     const rank = ['in', 'out', '--merge-adapter', '--lora-r', '8'];
     expect(detailOf(() => parseCommand(rank))).toMatchObject({ code: 'options-contradict' });
+  });
+
+  test('takes a plan to be made, run in parts, and finished', () => {
+    expect(parseCommand(['plan', 'in', '-o', 'plan.json', '--dtype', 'bf16', '--also', 'more'])).toMatchObject({
+      ...{
+        kind: 'plan',
+        checkpoint: 'in',
+        file: 'plan.json',
+        plan: { dtype: 'bf16' },
+        also: ['more'],
+        overwrite: false,
+      },
+    });
+    expect(parseCommand(['plan', 'in'])).toMatchObject({ kind: 'plan', file: undefined });
+    const planned = {
+      file: 'plan.json',
+      out: 'out',
+      overwrite: false,
+      verify: true,
+      sha256: false,
+      json: false,
+      quiet: false,
+    };
+    expect(parseCommand(['run', 'plan.json', 'out'])).toEqual({
+      ...{ kind: 'run', part: undefined, recheck: false, threads: undefined, folders: undefined },
+      ...planned,
+    });
+    const moved = ['--checkpoint', 'there', '--also', 'more'];
+    const part = [
+      '--part',
+      '3/8',
+      '--recheck',
+      '--threads',
+      '2',
+      '--no-verify',
+      '--sha256',
+      '--overwrite',
+      '--json',
+      '--quiet',
+    ];
+    expect(parseCommand(['run', 'plan.json', 'out', ...moved, ...part])).toEqual({
+      ...{ kind: 'run', part: { index: 2, count: 8 }, recheck: true, threads: 2, folders: ['there', 'more'] },
+      ...{ file: 'plan.json', out: 'out', overwrite: true, verify: false, sha256: true, json: true, quiet: true },
+    });
+    expect(parseCommand(['finish', 'plan.json', 'out', '--checkpoint', 'there'])).toEqual({
+      ...{ kind: 'finish', folders: ['there'] },
+      ...planned,
+    });
+  });
+
+  test('a folder with the name of a command can be given with a path', () => {
+    for (const name of ['plan', 'run', 'finish', 'verify']) {
+      expect(parseCommand([`./${name}`])).toMatchObject({ kind: 'inspect', checkpoint: `./${name}` });
+    }
+  });
+
+  test.each([
+    [['plan'], 'arguments-missing'],
+    [['plan', 'in', 'out'], 'arguments-many'],
+    [['plan', 'in', '--part', '1/2'], 'option-foreign'],
+    [['in', 'out', '-o', 'plan.json'], 'option-foreign'],
+    [['in', 'out', '--recheck'], 'option-foreign'],
+    [['verify', 'in', 'weights', '--checkpoint', 'there'], 'option-foreign'],
+    [['run', 'plan.json'], 'arguments-missing'],
+    [['run', 'plan.json', 'out', '--dtype', 'bf16'], 'option-foreign'],
+    [['run', 'plan.json', 'out', '--partial'], 'option-foreign'],
+    [['run', 'plan.json', 'out', '--also', 'more'], 'options-contradict'],
+    [['run', 'plan.json', 'out', '--recheck'], 'options-contradict'],
+    [['finish', 'plan.json'], 'arguments-missing'],
+    [['finish', 'plan.json', 'out', 'more'], 'arguments-many'],
+    [['finish', 'plan.json', 'out', '--part', '1/2'], 'option-foreign'],
+    [['finish', 'plan.json', 'out', '--threads', '2'], 'option-foreign'],
+    ...['0/4', '5/4', '1/0', '1', '1/', '-1/4', '1/2/3', '1.5/2', '1234567/12345678'].map(
+      (part) => [['run', 'plan.json', 'out', `--part=${part}`], 'part-bad'] as [string[], string],
+    ),
+  ])('refuses %j', (args, code) => {
+    expect(detailOf(() => parseCommand(args))).toMatchObject({ kind: 'usage', code });
+  });
+
+  test('the help names every option, and no other', () => {
+    const named = new Set(HELP.match(/--[a-z][\w-]*|-o\b/g)?.map((name) => (name === '-o' ? 'output' : name.slice(2))));
+    expect([...named].toSorted()).toEqual(Object.keys(OPTIONS).toSorted());
   });
 
   test.each([

@@ -13,6 +13,7 @@ import { rejectionOf } from '../../helpers/errors.js';
 import { inventoryOf } from '../../helpers/inventory.js';
 import { patternBytes } from '../../helpers/pattern.js';
 import { recordingTree } from '../../helpers/recording-tree.js';
+import { sha256 } from '../../helpers/safetensors.js';
 
 const PARTS = 3;
 
@@ -430,6 +431,26 @@ describe('the end', () => {
     await end();
     expect([...output.files.keys()].toSorted()).toEqual(made.files.map(({ path }) => path).toSorted());
   });
+});
+
+test('SHA-256s are those of the files, whoever takes them', async () => {
+  const expected = made.files.map(({ path }) => path);
+  const hashesOf = ({ files }: Report) => files.map(({ path, sha256 }) => ({ path, sha256 }));
+  const whole = hashesOf((await runWhole(made, { sha256: true })).report);
+  await runParts();
+  const late = await runPart(0, { sha256: true });
+  for (const file of hashesOf(late)) expect(whole).toContainEqual(file);
+  const report = await end({ sha256: true });
+  expect(hashesOf(report)).toEqual(whole);
+  for (const { path, sha256: found } of whole) expect(found).toBe(sha256(output.files.get(path) ?? new Uint8Array()));
+  expect(whole.map(({ path }) => path)).toEqual(expected);
+});
+
+test('SHA-256s of parts are in the report of the end, also where that takes none', async () => {
+  await runParts({ sha256: true });
+  const { files } = await end({ verify: false });
+  const missing = files.filter((file) => file.sha256 === undefined).map(({ path }) => path);
+  expect(missing).toEqual(['model.safetensors.index.json']);
 });
 
 test('two runs of one part at the same time do no harm', async () => {
