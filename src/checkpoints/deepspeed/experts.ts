@@ -123,6 +123,15 @@ export function globalShapes(
   return named;
 }
 
+/**
+ * True where whole experts were dealt to all ranks, whatever tensor-parallel rank they have: no expert has files of two
+ * model-parallel ranks.
+ */
+export function areDealt(sets: readonly { readonly experts: readonly ExpertShard[] }[]): boolean {
+  const names = sets.flatMap(({ experts }) => experts.map(({ name }) => labelOf(name.moeLayer, name.expert)));
+  return sets.length > 1 && names.length > 0 && new Set(names).size === names.length;
+}
+
 /** True for the name of a parameter or buffer of an expert. */
 export function isExpert(name: string): boolean {
   return EXPERT.test(name);

@@ -13,12 +13,14 @@ import type { InspectOptions } from '../options.js';
 import { checkNames, checkReports } from './checks.js';
 import { type Column, readColumn } from './column.js';
 import { type Draft, newDraft, recordedCrcs } from './draft.js';
+import { areDealt } from './experts.js';
 import { parseShardName } from './files.js';
 import { compareParts, type Grid, gridOf } from './grid.js';
 import { readUnlessLost } from './lost-ranks.js';
 import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
+import { expertsDealt } from './parallel-problems.js';
 import { rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
 import { settleLost } from './settle.js';
@@ -63,6 +65,8 @@ export async function inspectDeepspeed(
     const layers = shards.flatMap((shard) => (isKind(shard, 'layer') ? [shard] : []));
     if (params && options.tpRank !== undefined) throw ranksAreJoined(folder);
     const grid = gridOf(draft, folder, sets, layers, options.tpRank);
+    const dealt = stagesOf(grid).find(areDealt);
+    if (dealt) draft.problems.push(expertsDealt(folder, dealt.flatMap(({ experts }) => experts).length, grid.tensor));
     const universal = params && (await readUniversal(draft, tree, tag.path, params, sources, options));
     const mastersIn = universal ? 'universal' : 'optimizer-files';
     const shared = new Map(models.flatMap((model) => [...model.shared]));
@@ -95,6 +99,11 @@ export async function inspectDeepspeed(
   } finally {
     await pool.close();
   }
+}
+
+/** The sets of each pipeline stage: what all tensor-parallel ranks hold of the same layers. */
+function stagesOf({ pipeline, columns }: Grid): RankSet[][] {
+  return Array.from({ length: pipeline }, (_, stage) => columns.flatMap(({ sets }) => sets[stage] ?? []));
 }
 
 /** Two names that differ in case alone, one of them of a shard: a disk may hold only one, so that nothing tells which. */

@@ -187,6 +187,18 @@ export function expertRanks(
   };
 }
 
+/** Each expert has a file of one tensor-parallel rank alone. */
+export function expertsDealt(folder: string, experts: number, ranks: number): ErrorDetail {
+  return {
+    kind: 'unsupported',
+    code: 'expert-ranks',
+    message: `${folder} holds ${experts} expert files, each expert's of one of ${ranks} tensor-parallel ranks alone: whole experts were dealt to all ranks, across tensor parallelism.`,
+    advice:
+      'Such experts are not read; those of runs with enable_expert_tensor_parallelism are, where every rank has its part of each. If it was on, the expert files of other ranks are missing.',
+    facts: { file: folder, expected: ranks, found: experts },
+  };
+}
+
 /** The experts of a layer cannot be shared out over the expert-parallel ranks evenly. */
 export function expertCount(file: string, prefix: string, ranks: number, found: number): ErrorDetail {
   return {

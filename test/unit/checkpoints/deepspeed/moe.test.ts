@@ -287,6 +287,28 @@ describe('experts that are not what they should be', () => {
     await expectWhole(spec);
   });
 
+  test('whole experts are dealt to tensor-parallel ranks, and each has a file of one of them alone', async () => {
+    const { files } = writeMoe(
+      small({ edit: (name, root) => void (name.startsWith('mp_rank') && root.set('mp_world_size', 2)) }),
+    );
+    const copied = (isDealt: boolean) => {
+      const all = Object.entries(files).flatMap(([path, bytes]): [string, Uint8Array][] => {
+        const other = path.replace('mp_rank_00', 'mp_rank_01');
+        if (isDealt && path.includes('_expert_')) return [[/expert_[13]_/.test(path) ? other : path, bytes]];
+        return [
+          [path, bytes],
+          [other, bytes],
+        ];
+      });
+      return problemsOf(Object.fromEntries(all));
+    };
+    expect((await copied(true))[0]).toEqual({
+      code: 'expert-ranks',
+      facts: { file: MOE_FOLDER, expected: 2, found: 4 },
+    });
+    expect((await copied(false)).map(({ code }) => code)).not.toContain('expert-ranks');
+  });
+
   test('a number of experts that would fill the memory is no number of experts', async () => {
     const edit: MoeSpec['edit'] = (name, root) => {
       if (name.startsWith('mp_rank')) root.set('num_experts', Array<number>(1000).fill(2 ** 40));
