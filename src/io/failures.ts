@@ -8,7 +8,12 @@
 import { type ErrorDetail, UnshardError } from '../base/errors.js';
 
 /** How reading can fail. */
-export type SourceFailure = 'source-changed' | 'source-missing' | 'source-not-allowed' | 'source-failed';
+export type SourceFailure =
+  | 'source-changed'
+  | 'source-missing'
+  | 'source-not-allowed'
+  | 'source-too-many-open'
+  | 'source-failed';
 
 /** How writing can fail. */
 export type SinkFailure =
@@ -32,6 +37,10 @@ const SOURCE_WORDING: Readonly<Record<SourceFailure, Wording>> = {
   ],
   'source-missing': ['is not there.', 'Check that the folder is complete and still connected.'],
   'source-not-allowed': ['may not be read.', 'Give permission to read it, then start again.'],
+  'source-too-many-open': [
+    'cannot be opened: the system does not allow more open files.',
+    'Raise the limit (ulimit -n) or close other programs, then start again.',
+  ],
   'source-failed': ['could not be read.', 'Check the disk or network share it is on, then start again.'],
 };
 

@@ -8,6 +8,8 @@ const SOURCE_CODES: ReadonlyMap<string, SourceFailure> = new Map([
   ['ELOOP', 'source-missing'],
   ['EACCES', 'source-not-allowed'],
   ['EPERM', 'source-not-allowed'],
+  ['EMFILE', 'source-too-many-open'],
+  ['ENFILE', 'source-too-many-open'],
 ]);
 
 /** What they mean when a file is written. */

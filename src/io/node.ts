@@ -5,7 +5,7 @@
  */
 
 import { randomInt } from 'node:crypto';
-import type { Stats } from 'node:fs';
+import { fstatSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -176,8 +176,9 @@ export async function openPlace(path: string, target: string): Promise<ByteSourc
       try {
         const file = await openOnce();
         const filled = await fill(file, offset, into, signal);
-        // After the read, so that no byte of a changed file is handed out. A stat costs microseconds.
-        if (isChanged(opened, await file.stat())) throw sourceFailure('source-changed', path);
+        // After the read, so that no byte of a changed file is handed out. Asked for in passing it costs microseconds; as a
+        // job of its own it would cost as much as a small read.
+        if (isChanged(opened, fstatSync(file.fd))) throw sourceFailure('source-changed', path);
         if (filled < into.byteLength) throw shortRead(path, offset, into.byteLength, filled);
       } catch (error) {
         signal?.throwIfAborted();

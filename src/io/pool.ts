@@ -4,10 +4,14 @@
  * @module
  */
 
+import { isUnshardError } from '../base/errors.js';
 import type { ByteSource } from './types.js';
 
-/** Files open at once. Systems allow a process about a thousand, in all. */
-const MAX_OPEN = 128;
+/** Files open at once: the shards of a run of a thousand ranks, all of which every large tensor is cut over. */
+const MAX_OPEN = 2048;
+
+/** Where the system allows fewer, half as many are kept open again and again, down to this. */
+const MIN_OPEN = 16;
 
 /** An open file and the reads of it that are under way. */
 interface OpenFile {
@@ -20,6 +24,7 @@ export class SourcePool {
   readonly #openFile: (index: number) => Promise<ByteSource>;
   /** The one that was read last comes last. */
   readonly #open = new Map<number, OpenFile>();
+  #limit = MAX_OPEN;
 
   /** `openFile` opens the file of a number, and refuses one that has changed since it was opened before. */
   constructor(openFile: (index: number) => Promise<ByteSource>) {
@@ -32,8 +37,24 @@ export class SourcePool {
     await this.use(index, (source) => source.read(offset, into, signal));
   }
 
-  /** Hands an open file to `work`. It stays open until that has settled, and maybe longer. */
+  /**
+   * Hands an open file to `work`. It stays open until that has settled, and maybe longer. Where the system does not allow
+   * one more open file, others are closed and `work` is called again.
+   */
   async use<T>(index: number, work: (source: ByteSource) => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await this.#useOnce(index, work);
+      } catch (error) {
+        const isRefused = isUnshardError(error, 'source') && error.detail.code === 'source-too-many-open';
+        if (!isRefused || this.#limit === MIN_OPEN) throw error;
+        this.#limit = Math.max(MIN_OPEN, Math.floor(Math.min(this.#limit, this.#open.size) / 2));
+        await this.#closeIdle();
+      }
+    }
+  }
+
+  async #useOnce<T>(index: number, work: (source: ByteSource) => Promise<T>): Promise<T> {
     const file = this.#open.get(index) ?? { source: this.#openFile(index), reads: 0 };
     file.reads++;
     this.#open.delete(index);
@@ -55,7 +76,7 @@ export class SourcePool {
 
   async #closeIdle(): Promise<void> {
     for (const [index, file] of this.#open) {
-      if (this.#open.size <= MAX_OPEN) return;
+      if (this.#open.size <= this.#limit) return;
       if (file.reads > 0) continue;
       this.#open.delete(index);
       await file.source.then(

@@ -14,7 +14,8 @@ describe('what the system says when a file is read', () => {
     ['EACCES', 'source-not-allowed'],
     ['EPERM', 'source-not-allowed'],
     ['EIO', 'source-failed'],
-    ['EMFILE', 'source-failed'],
+    ['EMFILE', 'source-too-many-open'],
+    ['ENFILE', 'source-too-many-open'],
     ['constructor', 'source-failed'],
   ])('%s is %s', (errno, code) => {
     const cause = system(errno);
