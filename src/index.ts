@@ -35,7 +35,7 @@ export type {
 } from './checkpoints/inventory.js';
 export { blockingProblems } from './checkpoints/inventory.js';
 export { mergeTrees } from './checkpoints/merge-trees.js';
-export type { InspectOptions, InspectProgress, TpMerge, TpRule } from './checkpoints/options.js';
+export type { FirstFacts, InspectOptions, InspectProgress, TpMerge, TpRule } from './checkpoints/options.js';
 export type { Backend, ConvertJob, ConvertStats } from './engine/backend.js';
 export {
   type BackendChoice,

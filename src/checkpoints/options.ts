@@ -40,4 +40,21 @@ export interface InspectProgress {
   readonly done: number;
   readonly total: number;
   readonly file: string;
+  /** Present as soon as the first file of each kind was opened, which is before all others. */
+  readonly facts?: FirstFacts;
+}
+
+/**
+ * What the first files say of the whole checkpoint, before anything was compared. With model parallelism the parameters are
+ * those of the first part.
+ */
+export interface FirstFacts {
+  /** Absent where the files do not say. */
+  readonly stage?: number;
+  /** Data-parallel ranks. */
+  readonly ranks: number;
+  readonly parameters: number;
+  readonly elements: number;
+  readonly deepspeedVersion?: string;
+  readonly globalSteps?: number;
 }

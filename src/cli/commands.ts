@@ -9,7 +9,10 @@ import { basename, dirname } from 'node:path';
 import {
   calibrate,
   cpuBackend,
+  type FileTree,
   folderOutput,
+  type InspectProgress,
+  type Inventory,
   inspect,
   openFolder,
   openThreads,
@@ -20,11 +23,11 @@ import {
   verify,
 } from '../node.js';
 import type { Command } from './arguments.js';
-import { openCheckpoint, refuseInput } from './checkpoint.js';
+import { type OpenCheckpoint, openCheckpoint, refuseInput } from './checkpoint.js';
 import { EXIT_CODES } from './exit.js';
 import { finishPlan, planCheckpoint, runPlan } from './parts.js';
 import { inventoryText, planText, reportText, verifyText } from './print.js';
-import { progressLine, runStep } from './progress.js';
+import { inspectStep, progressLine, runStep } from './progress.js';
 
 /** Runs a command that needs the library, and gives the exit code. */
 export function runCommand(
@@ -41,17 +44,32 @@ export function runCommand(
 
 async function inspectCheckpoint(command: Extract<Command, { kind: 'inspect' }>, signal: AbortSignal): Promise<number> {
   const { tree, tag } = await openCheckpoint(command);
-  const { partial, reading } = command;
-  const inventory = await inspect(tree, { signal, partial, ...tag, ...reading });
+  const inventory = await inspectShown(tree, command, tag, signal);
   process.stdout.write(command.json ? `${JSON.stringify(inventory)}\n` : inventoryText(inventory));
   const [problem] = inventory.problems;
   return problem ? EXIT_CODES[problem.kind] : 0;
 }
 
+/** Inspects, and tells how far it is. */
+async function inspectShown(
+  tree: FileTree,
+  { json, quiet, partial, reading }: Extract<Command, { kind: 'inspect' | 'convert' }>,
+  tag: OpenCheckpoint['tag'],
+  signal: AbortSignal,
+): Promise<Inventory> {
+  const progress = progressLine(process.stderr, !quiet && !json);
+  const onProgress = (step: InspectProgress) => progress.show(inspectStep(step));
+  try {
+    return await inspect(tree, { signal, partial, ...tag, ...reading, onProgress });
+  } finally {
+    progress.clear();
+  }
+}
+
 async function convert(command: Extract<Command, { kind: 'convert' }>, signal: AbortSignal): Promise<number> {
   for (const folder of [command.checkpoint, ...command.also]) await refuseInput(folder, command.out);
   const { tree, tag } = await openCheckpoint(command);
-  const inventory = await inspect(tree, { signal, partial: command.partial, ...tag, ...command.reading });
+  const inventory = await inspectShown(tree, command, tag, signal);
   const made = plan(inventory, command.plan);
   if (command.dryRun) {
     process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));

@@ -1,5 +1,5 @@
 import type { WriteStream } from 'node:tty';
-import type { RunProgress } from '../node.js';
+import type { InspectProgress, RunProgress } from '../node.js';
 import { bytes } from './print.js';
 
 /** Time between two updates of the line, in milliseconds. */
@@ -17,6 +17,17 @@ export function runStep({ phase, file, filesDone, files }: RunProgress): string 
   return `${DOING[phase]} ${file} (${filesDone}/${files})`;
 }
 
+/** How many files of a checkpoint were read, and what the first ones say. */
+export function inspectStep({ done, total, facts }: InspectProgress): string {
+  const { stage, ranks, parameters = 0, deepspeedVersion } = facts ?? {};
+  const said = [
+    ...(stage === undefined ? [] : [`ZeRO-${stage}`]),
+    ...(ranks === undefined ? [] : [`${ranks} ranks`, `${parameters} parameters`]),
+    ...(deepspeedVersion === undefined ? [] : [`DeepSpeed ${deepspeedVersion}`]),
+  ];
+  return [`read ${done} of ${total} files`, ...said].join('  ');
+}
+
 /** A line that tells how far a job is. It shows on a terminal only. */
 export function progressLine(stream: WriteStream, wanted: boolean) {
   const shown = wanted && stream.isTTY === true;
@@ -31,6 +42,13 @@ export function progressLine(stream: WriteStream, wanted: boolean) {
       const rate = (done / Math.max(now - started, 1)) * 1000;
       const percent = total === 0 ? 100 : Math.floor((done / total) * 100);
       stream.write(`\r\x1b[K${percent}%  ${bytes(done)} of ${bytes(total)}  ${bytes(rate)}/s  ${doing}`);
+    },
+    /** Shows what is being done, unless something was shown a moment ago. */
+    show(doing: string): void {
+      const now = performance.now();
+      if (!shown || now - last < INTERVAL) return;
+      last = now;
+      stream.write(`\r\x1b[K${doing}`);
     },
     /** Removes the line. */
     clear(): void {

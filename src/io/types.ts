@@ -24,6 +24,8 @@ export interface ByteSource {
    * @throws UnshardError of kind `source` when the range is not all there, or the file cannot be read or has changed.
    */
   read(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void>;
+  /** The bytes `[offset, offset + length)` where they are in memory already, not to be changed; undefined where they are not. */
+  held?(offset: number, length: number): Uint8Array<ArrayBuffer> | undefined;
   /** Frees what the source holds. Reading after it is an error. */
   close(): Promise<void>;
 }

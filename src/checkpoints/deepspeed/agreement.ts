@@ -15,7 +15,7 @@ import type { CheckReport } from '../inventory.js';
 import type { Draft } from './draft.js';
 import { dig } from './fields.js';
 import { configDiffers, disagree } from './problems.js';
-import type { ModelStates, OptimStates, Shard } from './states.js';
+import { distinctModels, type ModelStates, type OptimStates, type Shard } from './states.js';
 
 /** Files whose step is read at once. */
 const STEP_LANES = 8;
@@ -134,8 +134,9 @@ async function scalarOf(
 
 /** The model files of stage 3 all list the parameters. Gives whether there was anything to compare. */
 function compareShapes(draft: Draft, models: readonly ModelStates[]): boolean {
-  const [first, ...others] = models.filter(({ paramShapes }) => paramShapes !== undefined);
-  if (!first || others.length === 0) return false;
+  const listing = models.filter(({ paramShapes }) => paramShapes !== undefined);
+  const [first, ...others] = distinctModels(listing);
+  if (!first || listing.length < 2) return false;
   const expected = listed(first);
   for (const other of others) {
     const found = listed(other);
@@ -194,6 +195,7 @@ function differingKey(a: PyValue | undefined, b: PyValue | undefined): string | 
     const next = open.pop();
     if (!next) return undefined;
     const [left, right] = [next.a, next.b];
+    if (left === right) continue;
     if (typeof left === 'string' || typeof right === 'string') continue;
     const keys = keysOf(left) ?? keysOf(right);
     if (!keys) {

@@ -5,16 +5,18 @@
  */
 
 import { bytesOf, isFloat } from '../../base/dtype.js';
+import { isUnshardError } from '../../base/errors.js';
 import { classifyGlobal } from '../../formats/pickle/globals.js';
 import type { TorchFile } from '../../formats/torch/read.js';
 import type { FileTree } from '../../io/types.js';
 import type { CheckpointFacts, Inventory, Notice, SkippedTensor, TagChoice, TensorEntry } from '../inventory.js';
-import type { InspectOptions } from '../options.js';
+import type { FirstFacts, InspectOptions } from '../options.js';
 import { checkNames, checkReports } from './checks.js';
 import { type Column, readColumn } from './column.js';
-import { type Draft, newDraft, recordedCrcs } from './draft.js';
+import { type Draft, locate, newDraft, recordedCrcs } from './draft.js';
 import { areDealt } from './experts.js';
-import { parseShardName } from './files.js';
+import { parseShardName, type ShardName } from './files.js';
+import { firstFacts } from './first-facts.js';
 import { compareParts, type Grid, gridOf } from './grid.js';
 import { readUnlessLost } from './lost-ranks.js';
 import { checkAliases } from './module.js';
@@ -24,7 +26,14 @@ import { expertsDealt } from './parallel-problems.js';
 import { rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
 import { settleLost } from './settle.js';
-import { type ModelStates, modelStates, optimStates } from './states.js';
+import {
+  distinctModels,
+  type ModelStates,
+  modelStates,
+  type OptimShard,
+  type OptimStates,
+  optimStates,
+} from './states.js';
 import { withSwapFiles } from './swap-files.js';
 import { joinColumns } from './tensor-parallel.js';
 import { findUniversal, ranksAreJoined, readUniversal, takeMasters } from './universal.js';
@@ -48,14 +57,28 @@ export async function inspectDeepspeed(
   const names = present.flatMap((name) => parseShardName(name) ?? []);
   const others = present.filter((name) => parseShardName(name) === undefined);
   const params = await findUniversal(tree, tag.path, entries, names);
-  const { sources, shards, pool, failures } = await openShards(tree, tag.path, names, options);
+  const has = (wanted: ShardName['kind']) => names.some(({ kind }) => kind === wanted);
+  const draft = newDraft(options.partial);
+  const opened = { models: [] as ModelStates[], optims: [] as OptimStates[] };
+  let facts: FirstFacts | undefined;
+  const { sources, shards, pool, failures } = await openShards(tree, tag.path, names, {
+    signal,
+    partial: options.partial ?? false,
+    async visit(shard) {
+      const { models, optims } = opened;
+      if (isKind(shard, 'model')) models.push(...readUnlessLost(draft, shard, modelStates));
+      if (isKind(shard, 'optim')) optims.push(...(await optimWithPlaces(draft, shard, signal)));
+      const isTold = (models.length > 0 || !has('model')) && (optims.length > 0 || !has('optim'));
+      if (isTold) facts ??= firstFacts(models[0], optims[0]);
+    },
+    onProgress: (step) => options.onProgress?.({ ...step, ...(facts ? { facts } : {}) }),
+  });
   try {
-    const draft = newDraft(options.partial);
     draft.warnings.push(...failures.map(({ detail }) => ({ code: 'file-left-out', message: detail.message })));
     const twin = caseTwin(present);
     if (twin) draft.problems.push(rankTwice(folder, ...twin));
-    const models = shards.flatMap((shard) => (isKind(shard, 'model') ? readUnlessLost(draft, shard, modelStates) : []));
-    const optims = shards.flatMap((shard) => (isKind(shard, 'optim') ? readUnlessLost(draft, shard, optimStates) : []));
+    const models = inOrder(opened.models);
+    const optims = inOrder(opened.optims);
     const sets = rankSetsOf({
       models,
       optims: await withSwapFiles(tree, tag.path, entries, optims, sources),
@@ -118,6 +141,27 @@ function caseTwin(names: readonly string[]): readonly [string, string] | undefin
   return undefined;
 }
 
+/** Reads an optimizer file, and finds its masters while the ends of the file are at hand. */
+async function optimWithPlaces(
+  draft: Draft,
+  shard: OptimShard,
+  signal: AbortSignal | undefined,
+): Promise<OptimStates[]> {
+  const states = readUnlessLost(draft, shard, optimStates);
+  try {
+    await locate(draft, [{ shard, tensors: states.flatMap(({ flatGroups }) => flatGroups) }], signal);
+  } catch (error) {
+    // They may not be needed. Where they are, they are looked for again, and what is wrong is told.
+    if (!isUnshardError(error, 'bad-file', 'unsupported')) throw error;
+  }
+  return states;
+}
+
+/** Files are opened in any order. */
+function inOrder<States extends ModelStates | OptimStates>(states: readonly States[]): States[] {
+  return states.toSorted((a, b) => a.shard.source - b.shard.source);
+}
+
 async function mapParts(grid: Grid, complete: (set: RankSet) => Promise<Part>): Promise<Part[][]> {
   const columns: Part[][] = [];
   for (const { sets } of grid.columns) {
@@ -132,7 +176,7 @@ async function mapParts(grid: Grid, complete: (set: RankSet) => Promise<Part>): 
 function finish(draft: Draft, columns: readonly Column[], parts: readonly Part[]): void {
   const file = columns[0]?.model?.shard.path ?? '';
   if (draft.problems.length === 0) checkAliases(draft, file);
-  const models = parts.flatMap((part) => part.models);
+  const models = distinctModels(parts.flatMap((part) => part.models));
   if (draft.problems.length === 0) checkNames(draft, models);
 }
 

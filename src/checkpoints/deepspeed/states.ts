@@ -6,7 +6,7 @@
  */
 
 import { UnshardError } from '../../base/errors.js';
-import { PyObject, type PyValue } from '../../formats/pickle/values.js';
+import { type PyDict, PyObject, type PyValue } from '../../formats/pickle/values.js';
 import type { TorchFile } from '../../formats/torch/read.js';
 import { TorchTensor } from '../../formats/torch/tensor.js';
 import {
@@ -22,6 +22,7 @@ import {
   isPresent,
 } from './fields.js';
 import type { ModelName, OptimName, ShardName } from './files.js';
+import { OwnTensors } from './own-tensors.js';
 import { type ParallelStates, parallelStates } from './parallel-states.js';
 import type { SwapFile } from './swap-files.js';
 
@@ -85,6 +86,8 @@ export interface ModelStates {
   /** DeepSpeed's configuration of the run. */
   readonly config: PyValue | undefined;
   readonly parallel: ParallelStates;
+  /** The first file that was read of those that say the same, byte for byte. Absent for that one. */
+  readonly like?: ModelStates;
 }
 
 /** What a `*_optim_states.pt` says. */
@@ -117,10 +120,37 @@ export interface OptimStates {
   readonly config: PyValue | undefined;
 }
 
+/** What model files say, by their object: those of many ranks may have one. */
+const KNOWN = new WeakMap<PyDict, ModelStates>();
+
 /** Reads a model file. */
 export function modelStates(shard: ModelShard): ModelStates {
   const root: Field = { file: shard.path, path: '', value: shard.file.value };
-  asDict(root);
+  const dict = asDict(root);
+  const known = KNOWN.get(dict);
+  if (known) return likeAnother(shard, known);
+  const states = readModel(shard, root);
+  KNOWN.set(dict, states);
+  return states;
+}
+
+/** A model file that says what another one does: only where its tensors lie is its own. */
+function likeAnother(shard: ModelShard, like: ModelStates): ModelStates {
+  const own = (tensors: ReadonlyMap<string, TorchTensor>) => new OwnTensors(shard.file, tensors);
+  return { ...like, shard, like, module: own(like.module), frozenFragments: own(like.frozenFragments) };
+}
+
+/** One of all the files that say the same, in order. */
+export function distinctModels(models: readonly ModelStates[]): ModelStates[] {
+  const distinct = new Map<ModelStates, ModelStates>();
+  for (const model of models) {
+    const like = model.like ?? model;
+    if (!distinct.has(like)) distinct.set(like, model);
+  }
+  return [...distinct.values()];
+}
+
+function readModel(shard: ModelShard, root: Field): ModelStates {
   const moduleField = fieldOf(root, 'module');
   const isPipeline = moduleField.value === null;
   const shapes = fieldOf(root, 'param_shapes');

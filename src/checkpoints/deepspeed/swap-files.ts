@@ -84,16 +84,17 @@ export function pairSwapFiles(
   needs: readonly number[],
   optim: OptimStates,
 ): SwappedGroups | ErrorDetail {
+  const isSwapped = (group: number) => optim.flatGroups[group]?.numel === 0 && (needs[group] ?? 0) > 0;
+  if (!groups.some((_, group) => isSwapped(group))) return new Map();
   const position = new Map([...model.module.keys()].map((name, i) => [name, i]));
   const swapped = groups
     .map((shapes, group) => {
       const places = shapes.map(([name]) => position.get(name) ?? Number.NaN);
       return { group, count: shapes.length, ...endsOf(places) };
     })
-    .filter(({ group }) => optim.flatGroups[group]?.numel === 0 && (needs[group] ?? 0) > 0)
+    .filter(({ group }) => isSwapped(group))
     .toSorted((a, b) => a.first - b.first);
   const { swapFiles = [] } = optim;
-  if (swapped.length === 0) return new Map();
   if (swapped.length !== swapFiles.length) return missing(optim, swapped.length, swapFiles.length);
   const files = swapFiles.map((file) => ({ file, ...endsOf(file.ids) })).toSorted((a, b) => a.first - b.first);
   const isClear = areApart(swapped) && areApart(files);

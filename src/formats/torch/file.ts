@@ -7,7 +7,7 @@
 import type { ByteSource } from '../../io/types.js';
 import type { PyGlobal, PyValue } from '../pickle/values.js';
 import type { ZipArchive } from '../zip/read.js';
-import type { TorchStorage } from './tensor.js';
+import { TorchStorage, TorchTensor } from './tensor.js';
 
 /** Warnings kept of one file. A hostile one could give another warning for every tensor. */
 const MAX_NOTICES = 50;
@@ -31,6 +31,21 @@ export interface TorchFileParts {
   /** Number of Python objects that stayed inert records. */
   readonly uninterpreted: number;
   readonly warnings: readonly FileNotice[];
+  /**
+   * Present where `value` was parsed for another file with the same pickle, whose storages it holds: the storages of this
+   * file by those, as far as they were asked for.
+   */
+  readonly ownStorages?: Map<TorchStorage, TorchStorage>;
+}
+
+/** A tensor of the file's object with the storage of the file itself. */
+export function ownTensor({ ownStorages, source }: TorchFile, tensor: TorchTensor): TorchTensor {
+  if (!ownStorages) return tensor;
+  const { dtype, shape, stride, offset, storage, flip } = tensor;
+  const { key, byteLength, dtype: elements, location } = storage;
+  const own = ownStorages.get(storage) ?? new TorchStorage(key, byteLength, elements, source.name, location);
+  ownStorages.set(storage, own);
+  return new TorchTensor(dtype, shape, stride, offset, own, flip);
 }
 
 /** A file of `torch.save` since 1.6. */

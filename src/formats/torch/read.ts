@@ -10,10 +10,12 @@ import { MAGIC_LENGTH, nameOfForeignFormat } from '../magic.js';
 import { badTorch } from './fault.js';
 import type { TorchFile } from './file.js';
 import { locateInLegacy, readLegacyFile } from './legacy-file.js';
+import type { KnownObjects } from './objects.js';
 import type { StorageRecord, TorchStorage } from './tensor.js';
 import { locateInZip, readZipFile } from './zip-file.js';
 
-export type { FileNotice, TorchFile } from './file.js';
+export { type FileNotice, ownTensor, type TorchFile } from './file.js';
+export { KnownObjects } from './objects.js';
 
 /** First bytes of a zip file, and of a pickle of protocol 2 or later. */
 const ZIP_MAGIC = [0x50, 0x4b, 0x03, 0x04];
@@ -23,13 +25,18 @@ const NOT_TORCH = 'Put the file that the training run saved in its place.';
 
 /**
  * Opens a torch file: the zip container, or the older one of pickles in a row. Nothing is tried a second way when it
- * fails.
+ * fails. A pickle among the `known` ones is not parsed again: the tensors of the file are then what `ownTensor` makes of
+ * those of its object.
  *
  * @throws UnshardError of kind `bad-file` or `unsupported`.
  */
-export async function readTorchFile(source: ByteSource, signal?: AbortSignal): Promise<TorchFile> {
+export async function readTorchFile(
+  source: ByteSource,
+  signal?: AbortSignal,
+  known?: KnownObjects,
+): Promise<TorchFile> {
   const head = await readBytes(source, 0, Math.min(source.size, MAGIC_LENGTH), signal);
-  if (head.length > 0 && startsWith(head, ZIP_MAGIC)) return readZipFile(source, signal);
+  if (head.length > 0 && startsWith(head, ZIP_MAGIC)) return readZipFile(source, signal, known);
   const found = nameOfForeignFormat(head);
   if (found !== undefined) {
     const facts = { found, size: source.size };

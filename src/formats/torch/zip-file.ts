@@ -5,12 +5,14 @@
  */
 
 import { mapBounded } from '../../base/concurrent.js';
+import { crc32 } from '../../base/crc32.js';
 import type { ByteSource } from '../../io/types.js';
 import { MAX_PICKLE_BYTES } from '../pickle/limits.js';
 import { unpickle } from '../pickle/read.js';
 import { locateEntries, readEntry, readZip, type ZipArchive } from '../zip/read.js';
 import { badTorch, unsupportedTorch } from './fault.js';
 import { noticeList, type ZipTorchFile } from './file.js';
+import type { KnownObjects, TorchObject } from './objects.js';
 import { torchReducers } from './rebuild.js';
 import { type DeclaredStorage, newStorageTable } from './storages.js';
 import type { StorageRecord, TorchStorage } from './tensor.js';
@@ -26,16 +28,26 @@ const NEWEST_VERSION = 10;
 const READ_LANES = 4;
 
 /** Opens a zip file of torch. Reads the directory, the pickle and three small records. */
-export async function readZipFile(source: ByteSource, signal?: AbortSignal): Promise<ZipTorchFile> {
-  const archive = await readZip(source, signal);
-  const rootName = rootOf(archive);
-  refuseOtherArchives(archive, rootName);
+export async function readZipFile(
+  source: ByteSource,
+  signal: AbortSignal | undefined,
+  known: KnownObjects | undefined,
+): Promise<ZipTorchFile> {
+  const archive = await readZip(source, signal, known?.directories);
+  const rootName = archive.root ?? rootOf(archive);
+  if (archive.root === undefined) refuseOtherArchives(archive, rootName);
   const version = archive.entries.has(`${rootName}/version`) ? 'version' : '.data/version';
   const names = ['data.pkl', version, 'byteorder', '.data/serialization_id'];
+  let found: TorchObject | undefined;
+  const isKnown = (content: Uint8Array, crc: number): boolean => {
+    found = known?.find(content, crc);
+    return found !== undefined;
+  };
   const [pickle, ...small] = await mapBounded(names, READ_LANES, async (name, index) => {
     const path = `${rootName}/${name}`;
     if (!archive.entries.has(path)) return undefined;
-    return readEntry(archive, path, index === 0 ? MAX_PICKLE_BYTES : MAX_SMALL_RECORD, signal);
+    if (index > 0) return readEntry(archive, path, MAX_SMALL_RECORD, signal);
+    return readEntry(archive, path, MAX_PICKLE_BYTES, signal, isKnown);
   });
   const [versionText, byteOrder, serializationId] = small.map((bytes) => bytes && new TextDecoder().decode(bytes));
   if (!pickle) throw missingRecord(archive, rootName, 'data.pkl');
@@ -43,31 +55,41 @@ export async function readZipFile(source: ByteSource, signal?: AbortSignal): Pro
   checkVersion(source.name, versionText);
   checkByteOrder(source.name, byteOrder);
 
-  const { notices, warn } = noticeList();
-  const table = newStorageTable(source.name, 'zip');
-  const { value, end, globals, uninterpreted } = unpickle(pickle, {
-    file: source.name,
-    persistentLoad: table.load,
-    reducers: torchReducers(source.name, warn),
-  });
-  if (end < pickle.length) {
-    const found = pickle.length - end;
-    throw badTorch(source.name, 'pickle-trailing-bytes', `${found} bytes follow its pickle`, { found });
-  }
-  for (const declared of table.declared.values()) checkStorage(archive, rootName, declared);
-  const unused = countUnused(archive, rootName, table.declared);
-  if (unused > 0) warn('torch-unused-storages', `${unused} storages of ${source.name} belong to no tensor.`);
+  const object = found ?? readObject(source.name, pickle);
+  if (!found && archive.hasCrcs) known?.add(pickle, crc32(pickle), object);
+  const unused = checkStorages(archive, rootName, object);
+  const message = `${unused} storages of ${source.name} belong to no tensor.`;
   return {
     container: 'zip',
     source,
     archive,
     rootName,
-    value,
-    globals,
-    uninterpreted,
-    warnings: [...archive.warnings, ...notices],
+    value: object.value,
+    globals: object.globals,
+    uninterpreted: object.uninterpreted,
+    warnings: [
+      ...archive.warnings,
+      ...object.notices,
+      ...(unused > 0 ? [{ code: 'torch-unused-storages', message }] : []),
+    ],
     ...(serializationId === undefined ? {} : { serializationId }),
+    ...(found ? { ownStorages: new Map() } : {}),
   };
+}
+
+function readObject(file: string, pickle: Uint8Array): TorchObject {
+  const { notices, warn } = noticeList();
+  const table = newStorageTable(file, 'zip');
+  const { value, end, globals, uninterpreted } = unpickle(pickle, {
+    file,
+    persistentLoad: table.load,
+    reducers: torchReducers(file, warn),
+  });
+  if (end < pickle.length) {
+    const found = pickle.length - end;
+    throw badTorch(file, 'pickle-trailing-bytes', `${found} bytes follow its pickle`, { found });
+  }
+  return { value, globals, uninterpreted, declared: table.declared, notices, unusedIn: new WeakMap() };
 }
 
 /** Finds where storages of a zip file start, from the local headers of their records. */
@@ -146,6 +168,17 @@ function checkByteOrder(file: string, text: string | undefined): void {
   }
   const found = JSON.stringify(text);
   throw badTorch(file, 'torch-byteorder', `its byte order is ${found}`, { expected: 'little', found });
+}
+
+/** Checks that all storages are there; gives the number of records that are none of them. */
+function checkStorages(archive: ZipArchive, root: string, { declared, unusedIn }: TorchObject): number {
+  const { pattern } = archive;
+  const known = pattern && unusedIn.get(pattern);
+  if (known !== undefined) return known;
+  for (const storage of declared.values()) checkStorage(archive, root, storage);
+  const unused = countUnused(archive, root, declared);
+  if (pattern) unusedIn.set(pattern, unused);
+  return unused;
 }
 
 function checkStorage(archive: ZipArchive, root: string, { storage, className, numel }: DeclaredStorage): void {

@@ -22,7 +22,9 @@ import {
 } from './layout.js';
 
 /** Longest name in bytes: what PyTorch's reader keeps, twice what a file system allows in a file's name. */
-const MAX_NAME_LENGTH = 512;
+export const MAX_NAME_LENGTH = 512;
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** General purpose bits 1 and 2: how hard deflate tried. They change nothing for a reader. */
 const FLAGS_DEFLATE_LEVEL = 0x0006;
@@ -98,8 +100,12 @@ export function parseDirectory(file: string, directory: Directory): ZipListing {
  */
 export function overheadOf(entry: ZipEntry): number | undefined {
   const overhead = entry.recordEnd - entry.headerOffset - entry.compressedSize;
-  const most = LOCAL.length + nameLength(entry.name) + U16_MAX + DESCRIPTOR.longLength;
-  return overhead <= most ? overhead : undefined;
+  return overhead <= mostOverhead(nameLength(entry.name)) ? overhead : undefined;
+}
+
+/** The most bytes that a record can have beside its data, with a name of this many bytes. */
+export function mostOverhead(nameLength: number): number {
+  return LOCAL.length + nameLength + U16_MAX + DESCRIPTOR.longLength;
 }
 
 /** The content of an extra field of this id, or undefined. Throws where the fields do not fill `extra` exactly. */
@@ -220,13 +226,14 @@ function parseFlags(file: string, name: string, flags: number): number {
   return flags;
 }
 
-function parseName(file: string, bytes: Uint8Array, offset: number): string {
+/** The name of a record, from the header at `offset` in the file. Throws for one that no record of PyTorch has. */
+export function parseName(file: string, bytes: Uint8Array, offset: number): string {
   const refuse = (why: string) =>
     badZip(file, 'zip-bad-name', `the record name in its directory at offset ${offset} ${why}`, { offset });
   if (bytes.length > MAX_NAME_LENGTH) throw refuse(`has ${bytes.length} bytes, more than ${MAX_NAME_LENGTH}`);
   let name: string;
   try {
-    name = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    name = UTF8.decode(bytes);
   } catch {
     throw refuse('is not UTF-8');
   }
@@ -302,6 +309,8 @@ function isFolder(entry: ZipEntry): boolean {
   return entry.name.endsWith('/');
 }
 
+/** Bytes of a name in UTF-8. Nearly all are ASCII. */
 function nameLength(name: string): number {
-  return new TextEncoder().encode(name).length;
+  for (let i = 0; i < name.length; i++) if (name.charCodeAt(i) > 0x7f) return new TextEncoder().encode(name).length;
+  return name.length;
 }

@@ -6,7 +6,7 @@
  */
 
 import type { UnshardError } from '../../base/errors.js';
-import { readBytes } from '../../io/read.js';
+import { readView } from '../../io/read.js';
 import type { ByteSource } from '../../io/types.js';
 import { MAGIC_LENGTH, nameOfForeignFormat } from '../magic.js';
 import { badZip, unsupportedZip } from './fault.js';
@@ -31,18 +31,18 @@ export interface Directory {
 /** Reads the end records and the directory. Throws where they are missing or disagree, before anything is allocated. */
 export async function readDirectory(source: ByteSource, signal?: AbortSignal): Promise<Directory> {
   const tailAt = Math.max(0, source.size - TAIL_LENGTH);
-  const tail = await readBytes(source, tailAt, source.size - tailAt, signal);
-  const view = new DataView(tail.buffer);
+  const tail = await readView(source, tailAt, source.size - tailAt, signal);
+  const view = new DataView(tail.buffer, tail.byteOffset, tail.length);
   const endAt = tail.length - END.length;
   if (endAt < 0 || view.getUint32(endAt, true) !== END.signature) {
-    const head = tailAt === 0 ? tail : await readBytes(source, 0, MAGIC_LENGTH, signal);
+    const head = tailAt === 0 ? tail : await readView(source, 0, MAGIC_LENGTH, signal);
     throw faultOfMissingEnd(source, head.subarray(0, MAGIC_LENGTH), tail);
   }
   const { offset, size, count } = readEnd(source.name, view, tailAt);
   const bytes =
     offset >= tailAt
       ? tail.subarray(offset - tailAt, offset - tailAt + size)
-      : await readBytes(source, offset, size, signal);
+      : await readView(source, offset, size, signal);
   return { bytes, offset, count };
 }
 
@@ -182,7 +182,7 @@ function faultOfMissingEnd({ name, size }: ByteSource, head: Uint8Array, tail: U
   }
   const endAt = lastIndexOfSignature(tail, END.signature, END.length);
   if (endAt !== undefined) {
-    const view = new DataView(tail.buffer, tail.byteOffset + endAt);
+    const view = new DataView(tail.buffer, tail.byteOffset + endAt, tail.length - endAt);
     const behind = view.byteLength - END.length;
     const comment = view.getUint16(END.commentLength, true);
     if (comment === behind) return commentFault(name, comment);

@@ -1,5 +1,5 @@
 import { mapBounded } from '../../base/concurrent.js';
-import { readBytes } from '../../io/read.js';
+import { readView } from '../../io/read.js';
 import type { ByteSource } from '../../io/types.js';
 
 /** A gap of up to this many bytes is read along: cheaper than a second read of a disk or a browser's file. */
@@ -25,7 +25,7 @@ export async function readRanges(
 ): Promise<Uint8Array[]> {
   const results = new Array<Uint8Array>(ranges.length);
   await mapBounded(mergeRanges(ranges), CONCURRENT_READS, async ({ offset, end, members }) => {
-    const bytes = await readBytes(source, offset, end - offset, signal);
+    const bytes = await readView(source, offset, end - offset, signal);
     for (const { index, range } of members) {
       results[index] = bytes.subarray(range.offset - offset, range.offset - offset + range.length);
     }

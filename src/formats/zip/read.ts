@@ -8,8 +8,9 @@
 import { Inflate } from 'fflate';
 import { crc32 } from '../../base/crc32.js';
 import { assert, UnshardError } from '../../base/errors.js';
-import { readBytes } from '../../io/read.js';
+import { readView } from '../../io/read.js';
 import type { ByteSource } from '../../io/types.js';
+import { type DirectoryPattern, matchPattern, patternOf } from './alike.js';
 import { parseDirectory, type ZipEntry, type ZipWarning } from './directory.js';
 import { readDirectory } from './end.js';
 import { badZip, unsupportedZip } from './fault.js';
@@ -34,22 +35,44 @@ export interface ZipArchive {
   /** False for files that were written without CRC-32s: every one is 0. */
   readonly hasCrcs: boolean;
   readonly warnings: readonly ZipWarning[];
+  /** Present where others of the `known` directories are like it: one object for all of them. */
+  readonly pattern?: DirectoryPattern;
+  /** Name of the folder that all records are in, where the directory is like one that was read before. */
+  readonly root?: string;
 }
 
-export type { ZipEntry, ZipWarning };
+export type { DirectoryPattern, ZipEntry, ZipWarning };
+
+/** Directories kept to compare others with: one for each kind of file, and some more. */
+const MAX_PATTERNS = 4;
 
 /**
- * Reads and checks the directory of a zip file.
+ * Reads and checks the directory of a zip file. One that is like one of the `known` directories is compared with it in
+ * place of being parsed; else it may become one of them.
  *
  * @throws UnshardError of kind `bad-file` (not a zip file, truncated, damaged, contradicting itself) or `unsupported`
  * (encrypted, split, another compression than deflate).
  */
-export async function readZip(source: ByteSource, signal?: AbortSignal): Promise<ZipArchive> {
+export async function readZip(
+  source: ByteSource,
+  signal?: AbortSignal,
+  known: DirectoryPattern[] = [],
+): Promise<ZipArchive> {
   const directory = await readDirectory(source, signal);
-  const { entries, last, hasCrcs, warnings } = parseDirectory(source.name, directory);
+  for (const pattern of known) {
+    const alike = matchPattern(source.name, directory, pattern);
+    if (!alike) continue;
+    await findData(source, [alike.last], signal);
+    return { source, entries: alike.entries, hasCrcs: true, warnings: [], pattern, root: alike.root };
+  }
+  const listing = parseDirectory(source.name, directory);
+  const { entries, last, hasCrcs, warnings } = listing;
   // Shows that nothing, such as a second directory, hides between the last record and the directory.
   if (last !== undefined) await findData(source, [last], signal);
-  return { source, entries: new Map(entries.map((entry) => [entry.name, entry])), hasCrcs, warnings };
+  const pattern = known.length < MAX_PATTERNS ? patternOf(directory, listing) : undefined;
+  if (pattern) known.push(pattern);
+  const byName = new Map(entries.map((entry) => [entry.name, entry]));
+  return { source, entries: byName, hasCrcs, warnings, ...(pattern ? { pattern } : {}) };
 }
 
 /**
@@ -75,8 +98,8 @@ export async function locateEntries(
 }
 
 /**
- * The whole content of a record, checked against its CRC-32 where the file records CRCs. `limit` is the largest content
- * to accept, in bytes.
+ * The whole content of a record, checked against its CRC-32 where the file records CRCs, unless `isKnown` says that it is
+ * one whose CRC is known to be this. `limit` is the largest content to accept, in bytes.
  *
  * @throws UnshardError of kind `bad-file`.
  */
@@ -85,18 +108,20 @@ export async function readEntry(
   name: string,
   limit: number,
   signal?: AbortSignal,
+  isKnown: (content: Uint8Array, crc: number) => boolean = () => false,
 ): Promise<Uint8Array> {
   const { source, hasCrcs } = archive;
   const entry = entryOf(archive, name);
   refuseLarge(source.name, entry, limit);
   const { head, foot } = edgesOf(source.name, entry);
-  const record = await readBytes(source, entry.headerOffset, entry.recordEnd - entry.headerOffset, signal);
+  const record = await readView(source, entry.headerOffset, entry.recordEnd - entry.headerOffset, signal);
   const part = ({ offset, length }: ByteRange) => record.subarray(offset - entry.headerOffset).subarray(0, length);
   const at = checkRecord(source.name, entry, part(head), part(foot));
   const data = part({ offset: at, length: entry.compressedSize });
   const content = entry.method === STORED ? data : inflate(source.name, entry, data);
+  if (!hasCrcs || isKnown(content, entry.crc32)) return content;
   const found = crc32(content);
-  if (hasCrcs && found !== entry.crc32) throw crcFault(source.name, entry, found);
+  if (found !== entry.crc32) throw crcFault(source.name, entry, found);
   return content;
 }
 

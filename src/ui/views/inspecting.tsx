@@ -1,11 +1,12 @@
 import type { JSX } from 'preact';
-import { plural } from '../format.js';
+import { formatCount, formatMagnitude, plural } from '../format.js';
 import type { InspectingState, Send } from '../state.js';
-import { StageHeading } from './parts.js';
+import { Facts, StageHeading } from './parts.js';
 
 /** The short wait while the structure of a checkpoint is read. */
 export function Inspecting({ state, send }: { readonly state: InspectingState; readonly send: Send }): JSX.Element {
   const { progress } = state;
+  const facts = progress?.facts;
   return (
     <section class="card job">
       <StageHeading>Looking into {state.source.name}</StageHeading>
@@ -17,6 +18,18 @@ export function Inspecting({ state, send }: { readonly state: InspectingState; r
       <p class="file">
         <code>{progress?.file ?? '\u00a0'}</code>
       </p>
+      {facts && (
+        <Facts
+          facts={[
+            ['ZeRO stage', facts.stage === undefined ? undefined : formatCount(facts.stage)],
+            ['Ranks', formatCount(facts.ranks)],
+            ['Parameters', formatMagnitude(facts.elements)],
+            ['Tensors', formatCount(facts.parameters)],
+            ['Steps', facts.globalSteps === undefined ? undefined : formatCount(facts.globalSteps)],
+            ['DeepSpeed', facts.deepspeedVersion],
+          ]}
+        />
+      )}
       <button type="button" onClick={() => send({ type: 'cancelled' })}>
         Cancel
       </button>
