@@ -90,6 +90,26 @@ describe('a folder without a checkpoint', () => {
     });
   });
 
+  test.each(['', 'checkpoint-7/pytorch_model_fsdp_0/'])('is one of torch.distributed.checkpoint (%j)', async (path) => {
+    const names = ['.metadata', '__0_0.distcp', '__1_0.distcp'];
+    const tree = (of: readonly string[]) =>
+      memoryTree(Object.fromEntries(of.map((name) => [`${path}${name}`, new Uint8Array(9)])));
+    expect(await rejectionOf(inspect(tree(names)))).toMatchObject({
+      kind: 'unsupported',
+      code: 'distributed-checkpoint',
+      facts: { file: path.replace(/\/$/, '') || 'memory' },
+    });
+    for (const some of [names.slice(0, 1), names.slice(1)]) {
+      expect(await rejectionOf(inspect(tree(some)))).toMatchObject({ code: 'no-checkpoint' });
+    }
+    const beside = memoryTree({
+      ...files,
+      [`${path}.metadata`]: new Uint8Array(9),
+      [`${path}x.distcp`]: new Uint8Array(9),
+    });
+    expect((await inspect(beside)).tag.path).toBe('global_step7');
+  });
+
   test('has a tag that is asked for all the same', async () => {
     expect(await rejectionOf(inspect(memoryTree({}), { tag: 'global_step7' }))).toMatchObject({
       kind: 'usage',

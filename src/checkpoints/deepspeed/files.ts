@@ -127,6 +127,8 @@ export interface FoundTags {
   readonly tags: readonly TagChoice[];
   /** One error for every `latest` file that does not name a tag folder beside it. */
   readonly dangling: readonly UnshardError[];
+  /** Folders of `torch.distributed.checkpoint`, which are no tags. */
+  readonly distributed: readonly string[];
 }
 
 /** Finds every tag folder in the picked folder: the folder itself, its sub-folders and theirs. */
@@ -141,7 +143,7 @@ async function tagsBelow(
   path: string,
   depth: number,
   signal: AbortSignal | undefined,
-): Promise<{ tags: TagChoice[]; dangling: UnshardError[] }> {
+): Promise<{ tags: TagChoice[]; dangling: UnshardError[]; distributed: string[] }> {
   signal?.throwIfAborted();
   const entries = await tree.list(path);
   const files = entries.filter((entry) => entry.kind === 'file').map((entry) => entry.name);
@@ -149,13 +151,15 @@ async function tagsBelow(
     files.some((name) => parseShardName(name) !== undefined) || (await isUniversalFolder(tree, path, entries));
   const tags: TagChoice[] = isTag ? [{ tag: baseName(path) || tree.name, path, latest: false }] : [];
   const dangling: UnshardError[] = [];
-  if (depth === 0) return { tags, dangling };
+  const distributed = files.includes('.metadata') && files.some((name) => name.endsWith('.distcp')) ? [path] : [];
+  if (depth === 0) return { tags, dangling, distributed };
   for (const entry of entries) {
     // A universal checkpoint has a folder for each parameter, none of which is a tag.
     if (entry.kind !== 'directory' || (isTag && entry.name === UNIVERSAL_FOLDER)) continue;
     const below = await tagsBelow(tree, joinPath(path, entry.name), depth - 1, signal);
     tags.push(...below.tags);
     dangling.push(...below.dangling);
+    distributed.push(...below.distributed);
   }
   for (const pointer of POINTERS) {
     if (!files.includes(pointer)) continue;
@@ -163,13 +167,13 @@ async function tagsBelow(
     const latest = await readLatest(tree, file, signal);
     const named = latest !== undefined && isFolderName(latest) ? joinPath(path, latest) : undefined;
     if (tags.some((tag) => tag.path === named)) {
-      return { tags: tags.map((tag) => (tag.path === named ? { ...tag, latest: true } : tag)), dangling };
+      return { tags: tags.map((tag) => (tag.path === named ? { ...tag, latest: true } : tag)), dangling, distributed };
     }
     dangling.push(
       latest === undefined || named === undefined ? badLatest(file, latest) : missingTag(file, latest, tags),
     );
   }
-  return { tags, dangling };
+  return { tags, dangling, distributed };
 }
 
 /** True for a universal checkpoint whose model files are missing: it can still be told from any other folder. */
@@ -203,6 +207,7 @@ export function chooseTag(found: FoundTags, folder: string, wanted?: string): { 
   if (dangling[0] && !tags.some((tag) => tag.latest)) throw dangling[0];
   const candidates = tags.some((tag) => tag.latest) ? tags.filter((tag) => tag.latest) : tags;
   const tag = candidates.at(-1);
+  if (!tag && found.distributed[0] !== undefined) throw distributedCheckpoint(found.distributed[0] || folder);
   if (!tag) {
     throw new UnshardError({
       kind: 'not-checkpoint',
@@ -217,6 +222,16 @@ export function chooseTag(found: FoundTags, folder: string, wanted?: string): { 
   const choices = candidates.map((choice) => choice.path || choice.tag).join(', ');
   const message = `${candidates.length} checkpoints are here, and nothing tells which is wanted: ${tag.path} was taken, the last of ${choices}.`;
   return { tag, warnings: [...warnings, { code: 'tag-chosen', message }] };
+}
+
+function distributedCheckpoint(file: string): UnshardError {
+  return new UnshardError({
+    kind: 'unsupported',
+    code: 'distributed-checkpoint',
+    message: `${file} holds a checkpoint of torch.distributed.checkpoint (.metadata and *.distcp), as FSDP writes it, and no DeepSpeed checkpoint.`,
+    advice: 'PyTorch converts it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE.',
+    facts: { file },
+  });
 }
 
 function tagAmbiguous(folder: string, wanted: string, named: readonly TagChoice[]): UnshardError {
