@@ -4,7 +4,7 @@
  *
  * Narrowing rounds to nearest, ties to even. Subnormals and signed zeros are kept. A finite value beyond the range
  * becomes infinity. A NaN becomes a quiet NaN with its sign and the top bits of its payload. The functions of `shaders/`
- * have the same names and the same steps.
+ * have the same names; they take four elements at once and select where these branch.
  *
  * All pairs go through fp32, as PyTorch does: fp64 to fp16 rounds twice, bf16 to fp16 is `f32ToF16(bf16ToF32(x))`.
  *

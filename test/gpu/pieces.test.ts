@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../../src/base/dtype.js';
 import type { GpuBackend } from '../../src/engine/gpu/backend.js';
-import { firstDifference, PAIRS, randomBytes, wholeJob } from '../helpers/float-vectors.js';
+import { PAIRS, randomBytes, wholeJob } from '../helpers/float-vectors.js';
 import { expectRight, openTestBackend } from '../helpers/gpu.js';
 import { expectedOf, jobOf, type Run } from '../helpers/piece-jobs.js';
 
@@ -85,18 +85,34 @@ describe('jobs larger than the buffers', () => {
   });
 });
 
-test('more workgroups than one dimension takes', async () => {
-  // A row is 65,535 workgroups of 1,024 elements: 67 million. The last elements lie in the second row.
-  const elements = 65_535 * 1024 + 3001;
-  const job = wholeJob('BF16', 'F16', new Uint8Array(elements * 2));
-  const marks = new Uint8Array(Uint16Array.of(0x3f80, 0xc000, 0x7f80, 0x4780).buffer);
-  for (const at of [0, 65_535 * 1024 - 2, elements - 4]) job.input.set(marks, at * 2);
-  const stats = await gpu.convert(job);
-  expect(stats).toEqual([{ overflow: 3, underflow: 0, nan: 0, inf: 3, largest: 65536 }]);
-  const wanted = new Uint8Array(elements * 2);
-  const results = new Uint8Array(Uint16Array.of(0x3c00, 0xc000, 0x7c00, 0x7c00).buffer);
-  for (const at of [0, 65_535 * 1024 - 2, elements - 4]) wanted.set(results, at * 2);
-  expect(firstDifference(job.output, wanted, 'F16')).toBeUndefined();
+describe.each([
+  { bytes: 16, title: 'whole vectors' },
+  { bytes: 4, title: 'whole words' },
+  { bytes: 1, title: 'single bytes' },
+])('pieces whose octets lie at $title', ({ bytes }) => {
+  test.each(PAIRS)('%s to %s, within a workgroup and over several', async (from, to) => {
+    const size = bytesOf(from);
+    const counts = [40_000, 16, 8, 16_384, 1, 30_001];
+    let elements = 0;
+    const runs = counts.map((count, i): Run => {
+      // As far into a vector as the first element of the output is into an octet, and some steps more but for the first.
+      const input = ((elements * size) % 16) + 1600 * i + (i === 0 ? 0 : bytes);
+      elements += count;
+      return { input, count, slot: i % 3 };
+    });
+    await expectRight(gpu, jobOf(from, to, randomBytes(400_000, 31), runs));
+    const ordinary = new Uint8Array(Uint16Array.from({ length: 200_000 }, (_, i) => 0x3c00 + (i % 700)).buffer);
+    await expectRight(gpu, jobOf(from, to, ordinary, runs));
+  });
+});
+
+test('a single value to count among many that are ordinary, wherever it lies', async () => {
+  const elements = 40_003;
+  for (const at of [0, 7, 8, 16_383, 16_384, 32_768, elements - 1]) {
+    const values = new Float32Array(elements).fill(0.5);
+    values[at] = -1e9;
+    await expectRight(gpu, wholeJob('F32', 'F16', new Uint8Array(values.buffer), 'clamp'));
+  }
 });
 
 test('many jobs at once, of all kinds and sizes', async () => {

@@ -17,10 +17,10 @@ import { addStats, emptyStats, valueOfF32 } from '../../numeric/stats.js';
 import type { Backend, ConvertJob, ConvertStats } from '../backend.js';
 import { checkJob } from '../job.js';
 import { nameAdapter } from './adapter.js';
-import { type Batch, batchesOf, encodeTable, tableWords } from './batches.js';
+import { type Alignment, alignmentOf, type Batch, batchesOf, encodeTable, tableWords } from './batches.js';
 import { deviceFailed, deviceLost, resultUntrusted } from './failures.js';
 import { Ring } from './ring.js';
-import { RUN_ELEMENTS, shaderCode, shaderConstants, TALLY_HEADER, TALLY_SLOT, WORKGROUP_SIZE } from './shader.js';
+import { shaderCode, shaderConstants, TALLY_HEADER, TALLY_SLOT, WORKGROUP_ELEMENTS } from './shader.js';
 import { GRANULE_BYTES, Staging, type StagingSizes } from './staging.js';
 import { Waiting } from './waiting.js';
 
@@ -97,11 +97,13 @@ class GpuConverter {
     this.#maxBytes = Math.min(maxBufferBytes, largestBuffer(device.limits));
     this.#layout = device.createBindGroupLayout({
       label: 'unshard',
-      entries: (['read-only-storage', 'read-only-storage', 'storage', 'storage'] as const).map((type, binding) => ({
-        binding,
-        visibility: GPUShaderStage.COMPUTE,
-        buffer: { type },
-      })),
+      entries: (['read-only-storage', 'read-only-storage', 'read-only-storage', 'storage', 'storage'] as const).map(
+        (type, binding) => ({
+          binding,
+          visibility: GPUShaderStage.COMPUTE,
+          buffer: { type },
+        }),
+      ),
     });
     this.#slots = Array.from({ length: RING_SLOTS }, (_, i) => new Staging(device, this.#layout, `unshard ${i}`));
     this.#ring = new Ring(this.#slots);
@@ -114,9 +116,10 @@ class GpuConverter {
 
   async convert(job: ConvertJob): Promise<ConvertStats[]> {
     checkJob(job);
-    const pipeline = await Promise.race([this.#lost, this.#pipeline(job)]);
     const totals = Array.from({ length: job.slots }, emptyStats);
     await mapBounded([...batchesOf(job, this.#maxBytes)], RING_SLOTS, async (batch) => {
+      const alignment = alignmentOf(batch, bytesOf(job.from));
+      const pipeline = await Promise.race([this.#lost, this.#pipeline(job, alignment)]);
       const stats = await this.#ring.use((slot) => this.#run(job, batch, pipeline, slot));
       for (const [i, total] of totals.entries()) addStats(total, stats[i] as ConvertStats);
     });
@@ -128,8 +131,8 @@ class GpuConverter {
     this.#device.destroy();
   }
 
-  #pipeline(job: ConvertJob): Promise<GPUComputePipeline> {
-    const label = `unshard ${job.from} to ${job.to}, ${job.overflow}`;
+  #pipeline(job: ConvertJob, alignment: Alignment): Promise<GPUComputePipeline> {
+    const label = `unshard ${job.from} to ${job.to}, ${job.overflow}, aligned to ${alignment}`;
     let pipeline = this.#pipelines.get(label);
     if (pipeline === undefined) {
       const device = this.#device;
@@ -139,7 +142,7 @@ class GpuConverter {
           layout: device.createPipelineLayout({ label, bindGroupLayouts: [this.#layout] }),
           compute: {
             module: device.createShaderModule({ label, code: shaderCode(job.from, job.to) }),
-            constants: shaderConstants(job),
+            constants: shaderConstants(job, alignment),
           },
         })
         .catch((error: Error) => {
@@ -197,7 +200,7 @@ class GpuConverter {
     const pass = encoder.beginComputePass({ label: pipeline.label });
     pass.setPipeline(pipeline);
     pass.setBindGroup(0, bindGroup);
-    pass.dispatchWorkgroups(...workgroups(batch.elements, device.limits.maxComputeWorkgroupsPerDimension));
+    pass.dispatchWorkgroups(Math.ceil(batch.elements / WORKGROUP_ELEMENTS));
     pass.end();
     encoder.copyBufferToBuffer(buffers.tally, 0, buffers.readback, 0, sizes.tally);
     encoder.copyBufferToBuffer(buffers.output, 0, buffers.readback, sizes.tally, sizes.output);
@@ -264,11 +267,4 @@ function upload(queue: GPUQueue, buffer: GPUBuffer, bytes: Uint8Array): void {
   const last = new Uint8Array(4);
   last.set(bytes.subarray(whole));
   queue.writeBuffer(buffer, whole, last);
-}
-
-/** Workgroups for a number of elements, in rows where they are more than one dimension takes. */
-function workgroups(elements: number, maxPerDimension: number): [x: number, y: number] {
-  const count = Math.ceil(elements / (WORKGROUP_SIZE * RUN_ELEMENTS));
-  const x = Math.min(count, maxPerDimension);
-  return [x, Math.ceil(count / x)];
 }

@@ -51,6 +51,18 @@ export function* batchesOf(job: ConvertJob, maxBytes: number): Generator<Batch> 
   if (batch.elements > 0) yield batch;
 }
 
+/** Octets of elements within a piece start at a multiple of so many bytes of the input. */
+export type Alignment = 16 | 4 | 1;
+
+/** How the octets of a batch lie, of elements of so many bytes. The coarser, the fewer loads they need. */
+export function alignmentOf(batch: Batch, elementBytes: number): Alignment {
+  const isMultiple = (bytes: number) =>
+    batch.pieces.every(
+      ({ input, output }) => (input - batch.inputStart - (output - batch.outputStart) * elementBytes) % bytes === 0,
+    );
+  return isMultiple(16) ? 16 : isMultiple(4) ? 4 : 1;
+}
+
 /** The table of pieces as `gather.wgsl` reads it. */
 export function encodeTable(batch: Batch, id: number): Uint32Array<ArrayBuffer> {
   const table = new Uint32Array(tableWords(batch));

@@ -14,12 +14,16 @@ import roundToEven from '../../../shaders/round_to_even.wgsl?raw';
 import { bytesOf, type FloatDType, type TargetDType } from '../../base/dtype.js';
 import { LIMITS } from '../../numeric/limits.js';
 import type { ConvertJob } from '../backend.js';
+import type { Alignment } from './batches.js';
 
 /** Invocations of a workgroup: a multiple of the width of every GPU, and half of what WebGPU allows at least. */
-export const WORKGROUP_SIZE = 128;
+const WORKGROUP_SIZE = 128;
 
-/** Elements of an invocation: four words of 16-bit results are enough to pay for the search of the first piece. */
-export const RUN_ELEMENTS = 8;
+/** Octets that one invocation converts: enough to pay for what it does once. */
+const RUN_OCTETS = 16;
+
+/** Elements that one workgroup converts: so many that no buffer needs more workgroups than one dimension takes. */
+export const WORKGROUP_ELEMENTS = WORKGROUP_SIZE * RUN_OCTETS * 8;
 
 /** Words of the piece table before its pieces, and of each piece. */
 export const TABLE_HEADER = 4;
@@ -37,18 +41,17 @@ export function shaderCode(from: FloatDType, to: TargetDType): string {
     roundToEven,
     widen.code,
     narrow.code,
-    `fn widen(low: u32, high: u32) -> u32 { return ${widen.call}; }`,
-    `fn narrow(word: u32) -> u32 { return ${narrow.call}; }`,
+    `fn widen(low: vec4<u32>, high: vec4<u32>) -> vec4<u32> { return ${widen.call}; }`,
+    `fn narrow(word: vec4<u32>) -> vec4<u32> { return ${narrow.call}; }`,
     gather,
   ].join('\n');
 }
 
 /** Values of the `override` constants of `gather.wgsl`. */
-export function shaderConstants({
-  from,
-  to,
-  overflow,
-}: Pick<ConvertJob, 'from' | 'to' | 'overflow'>): Record<string, number> {
+export function shaderConstants(
+  { from, to, overflow }: Pick<ConvertJob, 'from' | 'to' | 'overflow'>,
+  alignment: Alignment,
+): Record<string, number> {
   return {
     ELEMENT_BYTES: bytesOf(from),
     RESULT_BYTES: bytesOf(to),
@@ -56,7 +59,8 @@ export function shaderConstants({
     UNDERFLOW_BELOW: LIMITS[to].underflowBelow,
     CLAMP: overflow === 'clamp' ? 1 : 0,
     WORKGROUP_SIZE,
-    RUN_ELEMENTS,
+    RUN_OCTETS,
+    ALIGNMENT: alignment,
   };
 }
 

@@ -46,7 +46,8 @@ export class Staging {
     this.#bindGroup ??= this.#device.createBindGroup({
       label: this.#label,
       layout: this.#layout,
-      entries: [buffers.input, buffers.table, buffers.output, buffers.tally].map((buffer, binding) => ({
+      // The shader sees the input twice: by the word, and by four.
+      entries: [buffers.input, buffers.input, buffers.table, buffers.output, buffers.tally].map((buffer, binding) => ({
         binding,
         resource: { buffer },
       })),

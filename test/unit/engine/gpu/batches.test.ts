@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ConvertJob } from '../../../../src/engine/backend.js';
-import { type Batch, batchesOf, encodeTable } from '../../../../src/engine/gpu/batches.js';
+import { alignmentOf, type Batch, batchesOf, encodeTable } from '../../../../src/engine/gpu/batches.js';
+import { WORKGROUP_ELEMENTS } from '../../../../src/engine/gpu/shader.js';
 import { jobOf, type Run } from '../../../helpers/piece-jobs.js';
 
 const job = (runs: readonly Run[], from: 'F32' | 'F16' = 'F32') =>
@@ -142,6 +143,36 @@ test('the table holds counts, id, pieces relative to the batch, and the end', ()
     ],
   };
   expect([...encodeTable(batch, 77)]).toEqual([6, 2, 77, 0, 21, 0, 3, 0, 4, 0, 0, 6, 0]);
+});
+
+describe('octets of elements', () => {
+  const alignment = (runs: readonly Run[]) => [...batchesOf(job(runs), 4096)].map((batch) => alignmentOf(batch, 4));
+
+  test('of one piece are aligned wherever it lies', () => {
+    expect(alignment([{ input: 3, count: 20 }])).toEqual([16]);
+  });
+
+  test('are aligned as the worst piece is, counted from the first element of the output', () => {
+    const first = { input: 0, count: 3 };
+    expect(alignment([first, { input: 12 + 32, count: 20 }])).toEqual([16]);
+    expect(alignment([first, { input: 16 + 32, count: 20 }])).toEqual([4]);
+    expect(alignment([first, { input: 16 + 32, count: 20 }, { input: 201, count: 4 }])).toEqual([1]);
+  });
+
+  test('of every batch are aligned for themselves', () => {
+    expect(
+      alignment([
+        { input: 1, count: 1024 },
+        { input: 5001, count: 1024 },
+        { input: 2, count: 1 },
+      ]),
+    ).toEqual([16, 16, 16]);
+  });
+});
+
+test('the largest buffers need no more workgroups than every device takes', () => {
+  // A buffer holds 1 GiB, of 16-bit elements that are 2^29.
+  expect(Math.ceil(2 ** 29 / WORKGROUP_ELEMENTS)).toBeLessThanOrEqual(65_535);
 });
 
 /** For each element of the output, where it comes from and whose it is. */
