@@ -1,5 +1,6 @@
 import { isFloat } from '../base/dtype.js';
-import type { CheckReport } from '../checkpoints/inventory.js';
+import { numelOf } from '../base/shape.js';
+import type { CheckReport, Notice } from '../checkpoints/inventory.js';
 import { emptyStats } from '../numeric/stats.js';
 import type { Plan } from '../plan/plan.js';
 import type { ConvertStats } from './backend.js';
@@ -47,10 +48,22 @@ export function reportOf(plan: Plan, { backend, files, stats, checks, seconds }:
     }),
     aliases: plan.aliases,
     skipped: plan.skipped,
-    warnings: plan.warnings,
+    warnings: [...plan.warnings, ...zeroNotices(plan, stats)],
     checks,
     bytesRead: plan.totals.inputBytes,
     bytesWritten: plan.totals.outputBytes,
     seconds,
   };
+}
+
+/** A weight of zeros alone may never have been trained, or never been written. */
+function zeroNotices({ tensors }: Plan, stats: readonly ConvertStats[]): Notice[] {
+  const zeros = tensors.filter(({ shape, from, origin }, index) => {
+    const { largest, nan, inf } = stats[index] ?? { largest: Number.NaN, nan: 0, inf: 0 };
+    return isFloat(from) && origin !== 'buffer' && numelOf(shape) > 1 && largest === 0 && nan + inf === 0;
+  });
+  const [first] = zeros;
+  if (!first) return [];
+  const which = zeros.length === 1 ? first.name : `${zeros.length} tensors (${first.name}, …)`;
+  return [{ code: 'all-zero', message: `All elements of ${which} are zero in the checkpoint.` }];
 }

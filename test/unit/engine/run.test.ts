@@ -178,6 +178,25 @@ describe('report', () => {
     expect(report.tensors[0]?.stats).toEqual({ overflow: 0, underflow: 0, nan: 1, inf: 1, largest: 7e4 });
   });
 
+  test.each(['fp32', 'bf16', 'keep'] as const)('tells of weights that are zero throughout, in %s', async (dtype) => {
+    const bytes = new Uint8Array(Float32Array.of(0, -0, 0, 0, 1e-30, 0, 0, Number.NaN, 0).buffer);
+    const input = memoryTree({ 'rank0.pt': bytes, 'rank1.pt': new Uint8Array(1) });
+    const codesOf = async (...tensors: TensorEntry[]) => {
+      const inventory = inventoryOf(tensors, { sources: sources.map((source) => ({ ...source, size: 36 })) });
+      const { warnings } = await run(plan(inventory, { dtype }), { input, output: memoryOutput() });
+      return warnings.map(({ code, message }) => `${code}: ${message}`);
+    };
+    expect(await codesOf(masterOf('w', 4, 0))).toEqual(['all-zero: All elements of w are zero in the checkpoint.']);
+    expect(await codesOf(masterOf('w', 4, 0), masterOf('v', 2, 8))).toEqual([
+      'all-zero: All elements of 2 tensors (w, …) are zero in the checkpoint.',
+    ]);
+    // A small number, a NaN, a single element, a buffer.
+    expect(await codesOf(masterOf('w', 5, 0))).toEqual([]);
+    expect(await codesOf(masterOf('w', 3, 24))).toEqual([]);
+    expect(await codesOf(masterOf('w', 1, 0))).toEqual([]);
+    expect(await codesOf({ ...masterOf('w', 4, 0), origin: 'buffer' })).toEqual([]);
+  });
+
   test('an overflow stops the run with the tensor, its number of such values and its largest one', async () => {
     const output = memoryOutput();
     const detail = await rejectionOf(run(plan(found, { dtype: 'fp16' }), { input: memoryTree(files), output }));
