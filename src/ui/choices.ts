@@ -41,6 +41,8 @@ export interface Choices {
   readonly duplicateTied: boolean;
   readonly overflow: OverflowPolicy;
   readonly verify: boolean;
+  /** Take the SHA-256 of each file. */
+  readonly sha256: boolean;
   readonly backend: BackendChoice;
 }
 
@@ -62,6 +64,7 @@ export const DEFAULT_CHOICES: Choices = {
   duplicateTied: false,
   overflow: 'error',
   verify: true,
+  sha256: false,
   backend: 'auto',
 };
 

@@ -104,10 +104,11 @@ export function useRun(engine: Engine, state: State, send: Send): void {
     if (!running || !options) return;
     const { destination, from } = running;
     const { overwrite, choices } = from;
+    const { backend, verify, sha256 } = choices;
     job.current = new AbortController();
     engine
       .run(
-        { options, output: destination.ref, backend: choices.backend, overwrite, verify: choices.verify },
+        { options, output: destination.ref, backend, overwrite, verify, sha256 },
         {
           signal: job.current.signal,
           onProgress: (progress) => send({ type: 'run-progress', progress, now: performance.now() }),

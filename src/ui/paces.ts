@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { FileView } from '../worker/protocol.js';
+import { FILES_IN_FLIGHT, type FileView } from '../worker/protocol.js';
 import type { Activity, Costs } from '../worker/stopwatch.js';
 
 /** Seconds for each gigabyte that is read, written, and closed; for downloads, closing is the browser's own saving. */
@@ -29,9 +29,6 @@ export interface Job {
   /** Finished files are read back. */
   readonly verify: boolean;
 }
-
-/** Files that are written side by side where a plan has as many. */
-export const FILES_AT_ONCE = 4;
 
 /** Runs that wrote less than this, in bytes, say nothing of how long a gigabyte takes. */
 export const LEAST_BYTES = 100_000_000;
@@ -93,7 +90,7 @@ const ROADS: readonly Road[] = ['one', 'several', 'download'];
 /** How many files are under way side by side, on the average: one large file among small ones is nearly alone. */
 function filesAtOnce(files: Job['files']): number {
   const largest = files.reduce((most, { byteLength }) => Math.max(most, byteLength), 0);
-  return largest === 0 ? 1 : Math.min(FILES_AT_ONCE, total(files) / largest);
+  return largest === 0 ? 1 : Math.min(FILES_IN_FLIGHT, total(files) / largest);
 }
 
 function total(files: Job['files']): number {
@@ -102,7 +99,7 @@ function total(files: Job['files']): number {
 
 /** The pace of `lanes` files at once, between that of one and that of four. */
 function between(one: Pace, several: Pace, lanes: number): Pace {
-  const share = (1 - 1 / lanes) / (1 - 1 / FILES_AT_ONCE);
+  const share = (1 - 1 / lanes) / (1 - 1 / FILES_IN_FLIGHT);
   const mix = (activity: Activity): number => one[activity] + (several[activity] - one[activity]) * share;
   return { read: mix('read'), write: mix('write'), close: mix('close') };
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { PlanView } from '../worker/protocol.js';
+import { FILES_IN_FLIGHT, type PlanView } from '../worker/protocol.js';
 import { SHARD_SIZES } from './choices.js';
 import { type Job, type Paces, secondsOf } from './paces.js';
 
@@ -34,9 +34,6 @@ export interface WaysOptions {
 /** A way is far faster when it saves half of the time, and at least this many seconds. */
 const FAR_FASTER_SECONDS = 20;
 
-/** Files that a plan has to have for all to go side by side. */
-const SHARDS_WANTED = 4;
-
 /** The ways that there are for a plan. */
 export function waysOf({ plan, verify, to, folders, paces }: WaysOptions): readonly Way[] {
   const job: Job = { inputBytes: plan.totals.inputBytes, files: plan.files, verify };
@@ -49,7 +46,7 @@ export function waysOf({ plan, verify, to, folders, paces }: WaysOptions): reado
     chosen: to === 'folder' && !isSharded,
     measured: isSeen('one'),
   };
-  const shardSize = SHARD_SIZES.findLast((each) => size >= SHARDS_WANTED * each) ?? SHARD_SIZES[0];
+  const shardSize = SHARD_SIZES.findLast((each) => size >= FILES_IN_FLIGHT * each) ?? SHARD_SIZES[0];
   const shards: Way = {
     kind: 'shards',
     seconds: secondsOf(isSharded ? job : { ...job, files: shardsOf(size, shardSize) }, 'folder', paces),

@@ -6,6 +6,7 @@
  */
 
 import type { OutputTree } from '../index.js';
+import { changedSink } from './sinks.js';
 
 /** A file that is being closed. */
 export interface ClosingFile {
@@ -37,9 +38,7 @@ export function watchClosing(
 
   async function create(path: string, byteLength: number): ReturnType<OutputTree['create']> {
     const sink = await output.create(path, byteLength);
-    return {
-      write: (offset, part) => sink.write(offset, part),
-      abort: () => sink.abort(),
+    return changedSink(sink, {
       async close() {
         const started = performance.now();
         const file = { path, byteLength, since: Date.now() };
@@ -55,7 +54,7 @@ export function watchClosing(
           onChange();
         }
       },
-    };
+    });
   }
 
   return {

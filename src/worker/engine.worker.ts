@@ -23,7 +23,13 @@ import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
 import { downloadSpace, letGoDownloads } from './downloads.js';
 import { openInput, openOutput } from './places.js';
-import type { ConvertProgress, EngineApi, InputRef, InspectChoice } from './protocol.js';
+import {
+  type ConvertProgress,
+  type EngineApi,
+  FILES_IN_FLIGHT,
+  type InputRef,
+  type InspectChoice,
+} from './protocol.js';
 import type { SpaceWait } from './space.js';
 import { startStopwatch } from './stopwatch.js';
 import { openThreads } from './threads.js';
@@ -32,9 +38,6 @@ import { viewCheckpoint, viewPlan } from './views.js';
 
 /** Time between two messages of progress, in milliseconds: as often as an eye can follow a figure. */
 const PROGRESS_MS = 100;
-
-/** Output files that are written at once: the browser checks finished ones side by side. More than four gain little. */
-const FILES_IN_FLIGHT = 4;
 
 /** The checkpoint that was inspected last. */
 interface OpenCheckpoint {
@@ -98,7 +101,7 @@ const api: EngineApi = {
     return { name, description, choice: opened.choice };
   },
 
-  async run({ options, output: place, backend: choice, overwrite, verify }, listener) {
+  async run({ options, output: place, backend: choice, overwrite, verify, sha256 }, listener) {
     const signal = startJob();
     const { tree, inventory } = checkpoint();
     const made = plan(inventory, options);
@@ -135,9 +138,11 @@ const api: EngineApi = {
         output,
         ...opened,
         ...(threads ? { threads } : {}),
-        filesInFlight: FILES_IN_FLIGHT,
+        // Downloads are not checked, and may have to wait for each other's space.
+        filesInFlight: place.kind === 'directory' ? FILES_IN_FLIGHT : 1,
         overwrite,
         verify,
+        sha256,
         signal,
         onFile: (path) => handing.push(hand(path)),
         onProgress: (step) => {

@@ -23,6 +23,11 @@ import type { Closing } from './closing.js';
 import type { SpaceWait } from './space.js';
 import type { Costs } from './stopwatch.js';
 
+/**
+ * Files of a folder that are written at once: the browser checks finished ones side by side. More than four gain little.
+ */
+export const FILES_IN_FLIGHT = 4;
+
 /** A checkpoint folder, as the page got hold of it. */
 export type InputRef =
   | { readonly kind: 'directory'; readonly handle: FileSystemDirectoryHandle }
@@ -114,6 +119,8 @@ export interface RunRequest {
   readonly overwrite: boolean;
   /** Compare recorded checksums and copies, and read the output back. */
   readonly verify: boolean;
+  /** Take the SHA-256 of every file. */
+  readonly sha256: boolean;
 }
 
 /** The result of a run. */

@@ -5,7 +5,9 @@
  * @module
  */
 
+import { once } from '../base/once.js';
 import type { OutputTree } from '../index.js';
+import { changedSink } from './sinks.js';
 
 /** Why a run stands still. Sizes are bytes. */
 export interface SpaceWait {
@@ -35,23 +37,30 @@ export interface BoundedTree {
 }
 
 /**
- * Wraps a tree. Where no finished file is there that could be let go, nothing waits: the tree itself then says what is
- * wrong.
+ * Wraps a tree. Where no other file is there that could be let go now or later, nothing waits: the tree itself then says
+ * what is wrong.
  */
 export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: SpaceOptions): BoundedTree {
   /** Finished files and their bytes. */
   const finished = new Map<string, number>();
+  let unfinished = 0;
   let wake: (() => void)[] = [];
 
   async function untilItFits(path: string, needed: number): Promise<void> {
     for (;;) {
       const free = await spaceFor(needed);
       signal.throwIfAborted();
-      if (free === undefined || needed <= free || finished.size === 0) return;
+      if (free === undefined || needed <= free || finished.size + unfinished === 0) return;
       onWait({ path, needed, free });
       await wakened();
       onWait(undefined);
     }
+  }
+
+  function wakeAll(): void {
+    const waiting = wake;
+    wake = [];
+    for (const go of waiting) go();
   }
 
   function wakened(): Promise<void> {
@@ -72,14 +81,22 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
       async create(path, byteLength) {
         await untilItFits(path, byteLength);
         const sink = await tree.create(path, byteLength);
-        return {
-          write: (offset, bytes) => sink.write(offset, bytes),
-          abort: () => sink.abort(),
+        unfinished += 1;
+        const ended = once(() => {
+          unfinished -= 1;
+          wakeAll();
+        });
+        return changedSink(sink, {
           async close() {
             await sink.close();
             finished.set(path, byteLength);
+            ended();
           },
-        };
+          async abort() {
+            await sink.abort();
+            ended();
+          },
+        });
       },
       open: (path) => tree.open(path),
       async remove(path) {
@@ -92,9 +109,7 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
         await tree.remove(path);
         finished.delete(path);
       }
-      const waiting = wake;
-      wake = [];
-      for (const go of waiting) go();
+      wakeAll();
     },
     keptBytes: () => [...finished.values()].reduce((sum, bytes) => sum + bytes, 0),
   };

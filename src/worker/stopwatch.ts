@@ -7,6 +7,7 @@
  */
 
 import type { ByteSink, ByteSource, OutputTree } from '../index.js';
+import { changedSink } from './sinks.js';
 
 /** What a run waits for. */
 export type Activity = 'read' | 'write' | 'close';
@@ -66,11 +67,12 @@ export function startStopwatch(now: () => number = () => performance.now()): Sto
   }
 
   function watchSink(sink: ByteSink, byteLength: number): ByteSink {
-    return {
+    const { read } = sink;
+    return changedSink(sink, {
       write: (offset, bytes) => timed('write', bytes.byteLength, () => sink.write(offset, bytes)),
+      ...(read ? { read: (offset, into) => timed('read', into.byteLength, () => read.call(sink, offset, into)) } : {}),
       close: () => timed('close', byteLength, () => sink.close()),
-      abort: () => sink.abort(),
-    };
+    });
   }
 
   return {

@@ -40,6 +40,7 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
   --duplicate-tied        write a copy for each tied name
   --overflow POLICY       error, inf or clamp
   --no-verify             compare no checksums, and do not read the output back
+  --sha256                take the SHA-256 of every file
   --overwrite             replace existing files
   --backend BACKEND       auto, gpu or cpu; gpu starts a software adapter where there is no other
   --screenshots DIR       save a picture of each stage`;
@@ -70,6 +71,7 @@ async function main(): Promise<void> {
       'strip-prefix': { type: 'string' },
       'trim-vocab': { type: 'boolean' },
       'no-verify': { type: 'boolean' },
+      sha256: { type: 'boolean' },
       'duplicate-tied': { type: 'boolean' },
       overflow: { type: 'string' },
       overwrite: { type: 'boolean' },
@@ -81,10 +83,10 @@ async function main(): Promise<void> {
   if (checkpoint === undefined || output === undefined || positionals.length > 2) throw new Error(USAGE);
   assertPageBuilt();
   mkdirSync(output, { recursive: true });
-  const { screenshots, tag, dtype, format, include, exclude, overflow, overwrite, backend } = values;
+  const { screenshots, tag, dtype, format, include, exclude, overflow, overwrite, backend, sha256 } = values;
   if (values['adapter-only'] && values['merge-adapter']) throw new Error(USAGE);
   const conversion: PageConversion = {
-    ...given({ tag, dtype, format, include, exclude, overflow, overwrite, backend }),
+    ...given({ tag, dtype, format, include, exclude, overflow, overwrite, backend, sha256 }),
     ...given({
       kind: values['adapter-only'] ? 'adapter' : values['merge-adapter'] ? 'merged' : undefined,
       tpRules: values['tp-rule'],

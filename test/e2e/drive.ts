@@ -34,6 +34,7 @@ export interface PageOptions {
   readonly overflow?: string;
   readonly backend?: string;
   readonly verify?: boolean;
+  readonly sha256?: boolean;
   readonly overwrite?: boolean;
 }
 
@@ -179,13 +180,14 @@ async function setChecks(page: Page, checks: readonly (readonly [string, boolean
 
 /** Sets what stands below "More options". */
 async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
-  const { include, exclude, dtypeFor = [], stripPrefix, trainableOnly, verify } = options;
-  const wanted = [include, exclude, options.dtypeFor, stripPrefix, trainableOnly, verify];
+  const { include, exclude, dtypeFor = [], stripPrefix, trainableOnly, verify, sha256 } = options;
+  const wanted = [include, exclude, options.dtypeFor, stripPrefix, trainableOnly, verify, sha256];
   if (wanted.every((value) => value === undefined)) return;
   if (!(await page.locator('details.more-options[open]').isVisible())) await page.getByText('More options').click();
   await setChecks(page, [
     ['trainable-only', trainableOnly],
     ['verify', verify],
+    ['sha256', sha256],
   ]);
   if (include !== undefined) await page.locator('textarea[name="include"]').fill(include.join('\n'));
   if (exclude !== undefined) await page.locator('textarea[name="exclude"]').fill(exclude.join('\n'));

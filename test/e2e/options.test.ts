@@ -161,6 +161,15 @@ describe('more options', () => {
     expect(checked.length).toBeGreaterThan(unchecked.length);
   });
 
+  it('take the SHA-256 of every file, and show it', async () => {
+    const { output, report } = await convert({ sha256: true });
+    expect(report.files.length).toBeGreaterThan(1);
+    const digests = report.files.map(({ path }) => [path, sha256(readFileSync(join(output, path)))]);
+    expect(report.files.map((file) => [file.path, file.sha256])).toEqual(digests);
+    const shown = await session.page.getByTestId('sha256').locator('li').allTextContents();
+    expect(shown).toEqual(digests.map(([path, digest]) => `${path} ${digest}`));
+  });
+
   it('trim an embedding that is larger than the vocabulary, where one is', async () => {
     const checkpoint = loraRun();
     const { page, url } = session;

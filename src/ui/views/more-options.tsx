@@ -24,6 +24,9 @@ export function MoreOptions({ state, choose }: Props): JSX.Element {
       <Check name="verify" checked={choices.verify} choose={(verify) => choose({ verify })}>
         Compare checksums and copies, and read the output back
       </Check>
+      <Check name="sha256" checked={choices.sha256} choose={(sha256) => choose({ sha256 })}>
+        SHA-256 of the files: each is read once more
+      </Check>
       <Patterns
         label="Only these tensors"
         name="include"

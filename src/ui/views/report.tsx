@@ -76,6 +76,7 @@ export function Report(props: {
         <h2 id="checks">Checks</h2>
         <CheckList checks={report.checks} />
         <Warnings warnings={report.warnings} />
+        <Digests files={report.files} />
         <ValuesFold tensors={report.tensors} />
         <AliasesFold aliases={report.aliases} />
         <SkippedFold skipped={report.skipped} />
@@ -165,6 +166,18 @@ function computed(tensors: readonly TensorReport[]): string | undefined {
     return length > 0 ? [`${plural(length, 'tensor')} ${COMPUTED[kind]}`] : [];
   });
   return parts.length > 0 ? `${parts.join(', ')}, in fp32 on the CPU` : undefined;
+}
+
+/** The SHA-256s of the files, where they were asked for. */
+function Digests({ files }: Pick<RunReport, 'files'>): JSX.Element | null {
+  const lines = files.flatMap(({ path, sha256 }): [string, string][] => (sha256 ? [[path, sha256]] : []));
+  if (lines.length === 0) return null;
+  return (
+    <details open data-testid="sha256">
+      <summary>SHA-256 of the files</summary>
+      <NameList lines={lines} />
+    </details>
+  );
 }
 
 const COMPUTED = { lora: 'with the adapter merged in', mean: 'as the mean of copies' } as const;

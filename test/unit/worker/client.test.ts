@@ -3,7 +3,15 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { isAbort, UnshardError } from '../../../src/base/errors.js';
 import { resolveOptions } from '../../../src/plan/options.js';
 import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
-import type { CheckpointView, Converter, EngineApi, InputRef } from '../../../src/worker/protocol.js';
+import type {
+  CheckpointView,
+  Converter,
+  ConvertProgress,
+  EngineApi,
+  InputRef,
+  Outcome,
+  RunRequest,
+} from '../../../src/worker/protocol.js';
 
 const input: InputRef = { kind: 'sample', url: 'https://example.org/' };
 const choice = { chosen: 'cpu', reason: 'a test', rates: [] } as const;
@@ -84,6 +92,40 @@ const PLAN = {
   files: [],
 } as const;
 
+const REQUEST: RunRequest = {
+  options: {},
+  output: { kind: 'download' },
+  backend: 'cpu',
+  overwrite: false,
+  verify: true,
+  sha256: false,
+};
+
+const PROGRESS: ConvertProgress = {
+  written: 7,
+  total: 7,
+  file: 'b',
+  filesDone: 2,
+  files: 2,
+  phase: 'write',
+  closing: [],
+};
+
+const REPORT: Outcome['report'] = {
+  version: 1,
+  options: PLAN.options,
+  backend: { name: 'cpu', description: 'a test', threads: 1, jobsOnCpu: 0 },
+  files: [],
+  tensors: [],
+  aliases: {},
+  skipped: [],
+  warnings: [],
+  checks: [],
+  bytesRead: 0,
+  bytesWritten: 0,
+  seconds: 1,
+};
+
 const spawned: FakeWorker[] = [];
 
 afterEach(() => {
@@ -162,14 +204,7 @@ describe('a cancel', () => {
     const engine = engineOf({ run: () => new Promise(() => {}) });
     await engine.inspect(input, { tag: 'a' });
     const controller = new AbortController();
-    const request = {
-      options: {},
-      output: { kind: 'download' },
-      backend: 'cpu',
-      overwrite: false,
-      verify: true,
-    } as const;
-    const running = failure(engine.run(request, { signal: controller.signal }));
+    const running = failure(engine.run(REQUEST, { signal: controller.signal }));
     setTimeout(() => controller.abort(), 10);
     expect(isAbort(await running)).toBe(true);
     expect(spawned.map(({ terminated }) => terminated)).toEqual([true]);
@@ -178,6 +213,35 @@ describe('a cancel', () => {
       ['inspect a', 'cancel'],
       ['inspect a', 'plan'],
     ]);
+  });
+});
+
+describe('downloads', () => {
+  it('are handed to the page before the run ends, each at once', async () => {
+    const seen: string[] = [];
+    const engine = engineOf({
+      run: async (_request, { onDownload, onProgress }) => {
+        for (const path of ['a', 'b']) {
+          await onDownload({ path, file: new File([path], path) });
+          seen.push(`handed ${path}`);
+        }
+        await onProgress(PROGRESS);
+        return { report: REPORT };
+      },
+    });
+    const outcome = await engine.run(REQUEST, {
+      onDownload: ({ path }) => void seen.push(`got ${path}`),
+      onProgress: ({ written }) => seen.push(`written ${written}`),
+    });
+    expect(outcome).toEqual({ report: REPORT });
+    expect(seen).toEqual(['got a', 'handed a', 'got b', 'handed b', 'written 7']);
+  });
+
+  it('have their space asked for, and their copies let go', async () => {
+    const engine = engineOf();
+    expect(await engine.downloadSpace(7)).toBe(7);
+    await engine.letGoDownloads(['a', 'b']);
+    expect(spawned.map(({ calls }) => calls)).toEqual([['downloadSpace 7', 'letGoDownloads a,b']]);
   });
 });
 

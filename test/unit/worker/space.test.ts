@@ -8,15 +8,17 @@ function bounded(capacity: number | undefined) {
   const memory = memoryOutput();
   const job = new AbortController();
   const waits: (SpaceWait | undefined)[] = [];
+  /** Bytes that are taken by what is not finished. */
+  const taken = { bytes: 0 };
   const bound = boundBySpace(memory, {
     spaceFor: async () => {
       const used = [...memory.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
-      return capacity === undefined ? undefined : capacity - used;
+      return capacity === undefined ? undefined : capacity - used - taken.bytes;
     },
     onWait: (wait) => waits.push(wait),
     signal: job.signal,
   });
-  return { ...bound, memory, waits, job };
+  return { ...bound, memory, waits, taken, job };
 }
 
 async function write(tree: OutputTree, path: string, byteLength: number): Promise<void> {
@@ -53,6 +55,30 @@ describe('a tree of little space', () => {
     expect(waits.at(-1)).toBeUndefined();
     expect([...memory.files.keys()]).toEqual(['c']);
     expect(keptBytes()).toBe(9);
+  });
+
+  it('lets a file wait for one that is not finished, and is told where that is dropped', async () => {
+    const { tree, memory, waits, taken, letGo } = bounded(10);
+    const sink = await tree.create('a', 10);
+    await sink.write(0, new Uint8Array(10));
+    taken.bytes = 10;
+    const writing = write(tree, 'b', 4);
+    await settled();
+    expect(waits).toEqual([{ path: 'b', needed: 4, free: 0 }]);
+    taken.bytes = 0;
+    await sink.close();
+    await settled();
+    expect(waits.slice(1)).toEqual([undefined, { path: 'b', needed: 4, free: 0 }]);
+    await letGo(['a']);
+    await writing;
+    const dropped = await tree.create('c', 6);
+    taken.bytes = 6;
+    const last = write(tree, 'd', 4);
+    await settled();
+    taken.bytes = 0;
+    await dropped.abort();
+    await last;
+    expect([...memory.files.keys()].sort()).toEqual(['b', 'd']);
   });
 
   it('lets two files wait at once', async () => {
