@@ -20,22 +20,29 @@ export function checkSecondsLeft(closing: readonly ClosingFile[], secondsPerGiga
   return Math.max(0, ...left);
 }
 
-/** Seconds until the run has written and checked everything; undefined while the speed is not known. */
-export function runSecondsLeft(
-  { totals, files }: Pick<PlanView, 'totals' | 'files'>,
-  { written, closing }: Pick<ConvertProgress, 'written' | 'closing'>,
-  samples: readonly Sample[],
-  secondsPerGigabyte: number,
-  now: number,
-): number | undefined {
-  const underWay = checkSecondsLeft(closing, secondsPerGigabyte, now);
-  const bytes = totals.outputBytes - written;
-  if (bytes <= 0) return underWay;
+/** What the time left of a run follows from. */
+export interface RunTimes {
+  readonly plan: Pick<PlanView, 'totals' | 'files'>;
+  readonly progress: Pick<ConvertProgress, 'written' | 'closing'>;
+  readonly samples: readonly Sample[];
+  /** Seconds that a gigabyte is checked by the browser, and read back after that. */
+  readonly check: number;
+  readonly readBack: number;
+  /** Seconds that nothing but reading back has gone on. */
+  readonly read: number;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+/** Seconds until the run has written, checked and read back everything; undefined while the speed is not known. */
+export function runSecondsLeft(times: RunTimes): number | undefined {
+  const { plan, progress, samples, check, now } = times;
+  // Earlier files are checked and read back while later ones are written: what is waited for in the end is the last.
+  const last = { byteLength: Math.max(0, ...plan.files.map(({ byteLength }) => byteLength)) };
+  const reading = checkSeconds(last, times.readBack);
+  const checking = checkSecondsLeft(progress.closing, check, now);
+  const bytes = plan.totals.outputBytes - progress.written;
+  if (bytes <= 0) return Math.max(0, checking + reading - times.read);
   const writing = secondsLeft(samples, bytes);
-  // Earlier files are checked while later ones are written: what is waited for in the end is the last.
-  const last = checkSeconds(
-    { byteLength: Math.max(0, ...files.map(({ byteLength }) => byteLength)) },
-    secondsPerGigabyte,
-  );
-  return writing === undefined ? undefined : Math.max(writing + last, underWay);
+  return writing === undefined ? undefined : Math.max(writing + checkSeconds(last, check), checking) + reading;
 }

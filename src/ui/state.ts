@@ -101,6 +101,8 @@ export interface RunningState {
   readonly downloads: readonly FolderFile[];
   /** All that it was given to save. */
   readonly saved: readonly string[];
+  /** When the time began in which nothing but reading back goes on, by the clock of the samples. */
+  readonly readingSince?: number;
   readonly cancelling: boolean;
 }
 
@@ -344,8 +346,10 @@ function reduceRunning(state: RunningState, event: Event): State {
   const { from, destination, plan, downloads, saved } = state;
   switch (event.type) {
     case 'run-progress': {
-      const samples = addSample(state.samples, { at: event.now, bytes: event.progress.written });
-      return { ...state, progress: event.progress, samples };
+      const { progress } = event;
+      const samples = addSample(state.samples, { at: event.now, bytes: progress.written });
+      const since = isReadingBack(progress) && state.readingSince === undefined ? { readingSince: event.now } : {};
+      return { ...state, progress, samples, ...since };
     }
     case 'downloaded':
       return { ...state, downloads: [...downloads, event.file], saved: [...saved, event.file.path] };
@@ -368,6 +372,11 @@ function reduceRunning(state: RunningState, event: Event): State {
     default:
       return state;
   }
+}
+
+/** True where everything was written and checked by the browser, and is read back. */
+export function isReadingBack({ phase, written, total, closing }: ConvertProgress): boolean {
+  return phase === 'check' && written >= total && closing.length === 0;
 }
 
 /** What is known of the destination is to be looked up again: a run may have left finished files behind. */

@@ -49,7 +49,14 @@ export function DestinationZone(props: {
       <h3 id="destination">Destination</h3>
       {destination && (
         <p class="chosen" data-testid="chosen-destination">
-          <DestinationName destination={destination} />
+          {destination.ref.kind === 'download' ? 'The browser’s downloads' : 'The folder '}
+          {destination.ref.kind === 'directory' && <strong>{destination.name}</strong>}
+        </p>
+      )}
+      {destination?.ref.kind === 'download' && (
+        <p class="hint">
+          Each file is made in the browser’s own storage first, and saved when it is complete. This needs its space
+          twice. The browser may ask whether this page may download several files.
         </p>
       )}
       <div class="actions">
@@ -66,22 +73,6 @@ export function DestinationZone(props: {
       <SpaceNotice state={state} />
       <CollisionNotice state={state} send={send} />
     </section>
-  );
-}
-
-function DestinationName({ destination }: { readonly destination: Destination }): JSX.Element {
-  if (destination.ref.kind === 'directory') {
-    return (
-      <>
-        The folder <strong>{destination.name}</strong>
-      </>
-    );
-  }
-  return (
-    <>
-      Each file is made in the browser’s own storage and <strong>downloaded</strong> when it is complete. This needs its
-      space twice. The browser may ask whether this page may download several files.
-    </>
   );
 }
 

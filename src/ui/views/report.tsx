@@ -52,8 +52,7 @@ export function Report(props: {
             ['Tensors', formatCount(report.tensors.length)],
             ['Precision', precisions(report.tensors), 'wide'],
             ['Computed', computed(report.tensors), 'wide'],
-            ['Converter', converterText(report.backend)],
-            ['Why', report.backend.choice?.reason, 'wide'],
+            ['Converter', converterText(report.backend), 'wide'],
             [
               'Left to the CPU',
               report.backend.name === 'gpu' && report.backend.jobsOnCpu > 0
@@ -144,9 +143,10 @@ function SaveReport({ report }: { readonly report: RunReport }): JSX.Element {
   );
 }
 
-/** `CPU: WebAssembly, 2 threads`. */
-function converterText({ name, description, threads }: RunReport['backend']): string {
-  return `${name === 'gpu' ? 'GPU' : 'CPU'}: ${description}${threads > 1 ? `, ${plural(threads, 'thread')}` : ''}`;
+/** `CPU: WebAssembly SIMD, 2 threads.` and why. */
+function converterText({ name, description, threads, choice }: RunReport['backend']): string {
+  const where = threads > 1 ? `${description}, ${plural(threads, 'thread')}` : description;
+  return `${name === 'gpu' ? 'GPU' : 'CPU'}: ${where}. ${choice?.reason ?? ''}`;
 }
 
 /** `fp32 → bf16 (112), int64 (3)`: how many tensors went from which dtype to which. */

@@ -4,7 +4,7 @@ import { checkSeconds, checkSecondsLeft, runSecondsLeft } from '../closing.js';
 import { formatAbout, formatBytes, formatRate, plural } from '../format.js';
 import type { Paces } from '../paces.js';
 import { rateOf } from '../speed.js';
-import type { RunningState, Send } from '../state.js';
+import { isReadingBack, type RunningState, type Send } from '../state.js';
 import { Facts, NoticeBox, StageHeading } from './parts.js';
 
 /** The conversion while it goes. */
@@ -15,15 +15,20 @@ export function Running(props: {
   readonly letGo: (paths: readonly string[]) => void;
 }): JSX.Element {
   const { state, send, paces, letGo } = props;
-  const { plan, progress, samples, destination, downloads, cancelling } = state;
+  const { plan, progress, samples, destination, downloads, readingSince, cancelling } = state;
   const total = plan.totals.outputBytes;
   const written = progress?.written ?? 0;
   const rate = rateOf(samples);
   const isDownload = destination.ref.kind === 'download';
   const perGigabyte = isDownload ? 0 : (progress?.secondsPerGigabyte ?? paces.paces.one.close);
   const closing = isDownload ? [] : (progress?.closing ?? []);
-  const now = useNow(closing.length > 0);
-  const left = progress && runSecondsLeft(plan, { written, closing }, samples, perGigabyte, now);
+  const now = useNow(closing.length > 0 || readingSince !== undefined);
+  // Downloads are read back while they are written.
+  const readBack = state.from.choices.verify && !isDownload ? paces.paces.one.read : 0;
+  const read = readingSince === undefined ? 0 : (performance.now() - readingSince) / 1000;
+  const left =
+    progress &&
+    runSecondsLeft({ plan, progress: { written, closing }, samples, check: perGigabyte, readBack, read, now });
   useEffect(() => {
     const warn = (event: BeforeUnloadEvent): void => event.preventDefault();
     addEventListener('beforeunload', warn);
@@ -98,6 +103,11 @@ function Phase(props: { readonly state: RunningState; readonly perGigabyte: numb
       {progress.written < plan.totals.outputBytes && (
         <>
           Writing <code>{progress.file}</code>.{' '}
+        </>
+      )}
+      {isReadingBack(progress) && (
+        <>
+          Reading <code>{progress.file}</code> back, and comparing it with what was written.
         </>
       )}
       {checked && (

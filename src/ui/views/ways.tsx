@@ -24,19 +24,22 @@ export function Ways({ state, send, paces }: Props): JSX.Element | null {
       <h4 id="ways">How long it takes</h4>
       <dl class="ways" aria-labelledby="ways" data-testid="ways">
         {ways.map((way) => (
-          <div key={way.kind} class={way.chosen ? 'chosen' : ''} data-way={way.kind}>
+          <div key={way.kind} class={way.chosen ? 'current' : ''} data-way={way.kind}>
             <dt>
               {wayText(way, plan.options.maxShardSize)}
               {way.chosen && <span class="visually-hidden"> (chosen)</span>}
             </dt>
-            <dd>{formatAbout(way.seconds)}</dd>
+            <dd>
+              {formatAbout(way.seconds)}
+              {!way.measured && ' (estimate)'}
+            </dd>
           </div>
         ))}
       </dl>
       <p class="hint">
         {ways.every(({ measured }) => measured)
           ? 'By what this machine needed before.'
-          : 'Estimates by the figures of another machine, until a large conversion was measured on this one.'}
+          : 'Estimates are by the figures of another machine, until a large conversion was measured on this one.'}
       </p>
       <Faster ways={ways} send={send} />
     </>

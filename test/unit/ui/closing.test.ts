@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkSecondsLeft, runSecondsLeft } from '../../../src/ui/closing.js';
+import { checkSecondsLeft, type RunTimes, runSecondsLeft } from '../../../src/ui/closing.js';
 
 const GB = 1e9;
 const closing = (gigabytes: number, since: number) => ({ path: 'a', byteLength: gigabytes * GB, since });
@@ -31,16 +31,25 @@ describe('the time of a run', () => {
     { at: 10_000, bytes: GB },
   ];
 
-  it('is that of the bytes that are left, and of the check of a last large file', () => {
-    expect(runSecondsLeft(plan, { written: GB, closing: [] }, samples, 5, 0)).toBe(20 + 10);
+  const left = (progress: RunTimes['progress'], more: Partial<RunTimes> = {}) =>
+    runSecondsLeft({ plan, progress, samples, check: 5, readBack: 2, read: 0, now: 4000, ...more });
+
+  it('is that of the bytes that are left, of the check of a last large file, and of reading it back', () => {
+    expect(left({ written: GB, closing: [] })).toBe(20 + 10 + 4);
+    expect(left({ written: GB, closing: [] }, { readBack: 0 })).toBe(20 + 10);
   });
 
-  it('is that of the check alone when all is written', () => {
-    expect(runSecondsLeft(plan, { written: 3 * GB, closing: [closing(2, 0)] }, samples, 5, 4000)).toBe(6);
-    expect(runSecondsLeft(plan, { written: 3 * GB, closing: [] }, samples, 5, 4000)).toBe(0);
+  it('is that of a check where that takes longer than all else', () => {
+    expect(left({ written: 2 * GB, closing: [closing(20, 4000)] })).toBe(100 + 4);
+  });
+
+  it('is that of the check and of reading back when all is written, then of reading back alone', () => {
+    expect(left({ written: 3 * GB, closing: [closing(2, 0)] })).toBe(6 + 4);
+    expect(left({ written: 3 * GB, closing: [] }, { read: 1 })).toBe(3);
+    expect(left({ written: 3 * GB, closing: [] }, { read: 57 })).toBe(0);
   });
 
   it('is not known before the speed is', () => {
-    expect(runSecondsLeft(plan, { written: 0, closing: [] }, [], 5, 0)).toBeUndefined();
+    expect(left({ written: 0, closing: [] }, { samples: [] })).toBeUndefined();
   });
 });

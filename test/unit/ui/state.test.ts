@@ -370,6 +370,22 @@ describe('the run', () => {
     });
   });
 
+  it('knows since when nothing but reading back goes on', () => {
+    const reading = { ...progress, written: 40, phase: 'check' } as const;
+    const closing = [{ path: 'model.safetensors', byteLength: 40, since: 0 }];
+    const events: Event[] = [
+      ...RUNNING,
+      { type: 'run-progress', progress: { ...reading, written: 30 }, now: 10 },
+      { type: 'run-progress', progress: { ...reading, closing }, now: 20 },
+    ];
+    expect(reach(...events)).not.toHaveProperty('readingSince');
+    const since: Event[] = [
+      { type: 'run-progress', progress: reading, now: 30 },
+      { type: 'run-progress', progress: reading, now: 40 },
+    ];
+    expect(reach(...events, ...since)).toMatchObject({ readingSince: 30 });
+  });
+
   it('stays until the engine has cleaned up after a cancel', () => {
     expect(reach(...RUNNING, { type: 'cancelling' })).toMatchObject({ stage: 'running', cancelling: true });
   });
