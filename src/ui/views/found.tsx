@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from 'preact';
+import type { JSX } from 'preact';
 import type { CheckReport, Origin } from '../../index.js';
 import type { CheckpointView } from '../../worker/protocol.js';
 import type { Picked } from '../folders.js';
@@ -37,7 +37,7 @@ export function Found(props: {
           ['Pipeline stages', facts.pipelineStages && formatCount(facts.pipelineStages)],
           ['Tensor-parallel ranks', facts.tensorParallel && formatCount(facts.tensorParallel)],
           ['Expert-parallel ranks', facts.expertParallel && formatCount(facts.expertParallel)],
-          ['Parameters', formatMagnitude(facts.elements)],
+          ['Parameters', facts.elements > 0 ? formatMagnitude(facts.elements) : undefined],
           ['Trained in', facts.modelDtype && dtypeLabel(facts.modelDtype)],
           ['Master weights', facts.masterDtype && dtypeLabel(facts.masterDtype)],
           ['Steps', facts.globalSteps === undefined ? undefined : formatCount(facts.globalSteps)],
@@ -122,12 +122,12 @@ function Tag({ checkpoint, send }: { readonly checkpoint: CheckpointView; readon
   );
 }
 
-/** `140 (112 master, 28 buffer, 1 tied)`, without what there is none of. */
-function tensorCounts({ tensors, aliases }: CheckpointView): ComponentChildren {
+/** `140 (112 master, 28 buffer, 1 tied)`, without what there is none of; undefined where there are none at all. */
+function tensorCounts({ tensors, aliases }: CheckpointView): string | undefined {
   const counts = new Map<Origin, number>();
   for (const { origin } of tensors) counts.set(origin, (counts.get(origin) ?? 0) + 1);
   const parts = [...counts].map(([origin, count]) => `${formatCount(count)} ${ORIGINS[origin]}`);
   const tied = Object.keys(aliases).length;
   if (tied > 0) parts.push(`${formatCount(tied)} tied`);
-  return parts.length === 0 ? '0' : `${formatCount(tensors.length)} (${parts.join(', ')})`;
+  return parts.length === 0 ? undefined : `${formatCount(tensors.length)} (${parts.join(', ')})`;
 }

@@ -23,6 +23,7 @@ export function Plan(props: {
   const { state, send, paces, add } = props;
   const { checkpoint, planning } = state;
   const plan = lastPlan(state);
+  const tensors = plan?.tensors ?? checkpoint.tensors;
   const usable = blockingProblems(checkpoint).length === 0;
   return (
     <>
@@ -57,12 +58,14 @@ export function Plan(props: {
             <StartButton state={state} send={send} />
           </section>
         )}
-        <section class="card tensor-card" aria-labelledby="tensors">
-          <h2 id="tensors">Tensors</h2>
-          <TensorTable tensors={plan?.tensors ?? checkpoint.tensors} />
-          <AliasesFold aliases={plan?.aliases ?? checkpoint.aliases} />
-          <SkippedFold skipped={plan?.skipped ?? checkpoint.skipped} />
-        </section>
+        {tensors.length > 0 && (
+          <section class="card tensor-card" aria-labelledby="tensors">
+            <h2 id="tensors">Tensors</h2>
+            <TensorTable tensors={tensors} />
+            <AliasesFold aliases={plan?.aliases ?? checkpoint.aliases} />
+            <SkippedFold skipped={plan?.skipped ?? checkpoint.skipped} />
+          </section>
+        )}
       </div>
     </>
   );

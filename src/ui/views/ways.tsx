@@ -29,18 +29,11 @@ export function Ways({ state, send, paces }: Props): JSX.Element | null {
               {wayText(way, plan.options.maxShardSize)}
               {way.chosen && <span class="visually-hidden"> (chosen)</span>}
             </dt>
-            <dd>
-              {formatAbout(way.seconds)}
-              {!way.measured && ' (estimate)'}
-            </dd>
+            <dd>{formatAbout(way.seconds)}</dd>
           </div>
         ))}
       </dl>
-      <p class="hint">
-        {ways.every(({ measured }) => measured)
-          ? 'By what this machine needed before.'
-          : 'Estimates are by the figures of another machine, until a large conversion was measured on this one.'}
-      </p>
+      <p class="hint">{sourceText(ways, plan.options.maxShardSize)}</p>
       <Faster ways={ways} send={send} />
     </>
   );
@@ -76,10 +69,18 @@ function take({ kind, shardSize }: Way, send: Send): void {
   else send({ type: 'chose', choices: { shardSize: shardSize === undefined ? 'none' : String(shardSize) } });
 }
 
+/** Where the times come from. */
+function sourceText(ways: readonly Way[], chosenSize: number | undefined): string {
+  const measured = ways.filter((way) => way.measured).map((way) => wayText(way, chosenSize));
+  if (measured.length === ways.length) return 'By what this machine needed before.';
+  const estimates = 'by the figures of another machine, until a large conversion was measured on this one.';
+  if (measured.length === 0) return `These are estimates, ${estimates}`;
+  return `Measured on this machine: ${measured.join(', ')}. Else estimates, ${estimates}`;
+}
+
 function wayText({ kind, shardSize }: Way, chosenSize: number | undefined): string {
   if (kind === 'download') return 'Download';
-  if (kind === 'one') return 'One file in a folder';
-  return `Files of ${formatBytes(shardSize ?? chosenSize ?? 0)} in a folder`;
+  return kind === 'one' ? 'One file' : `Files of ${formatBytes(shardSize ?? chosenSize ?? 0)}`;
 }
 
 function switchText({ kind, shardSize }: Way): string {
