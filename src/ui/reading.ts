@@ -33,11 +33,11 @@ export type MergeChoice = (typeof MERGES)[number][0];
 
 /** Ways to join, with their labels. Shards of more than three dimensions are not cut along the last ones. */
 export const MERGES = [
-  ['0', 'End to end along dimension 0 (column parallel)'],
-  ['1', 'End to end along dimension 1 (row parallel)'],
-  ['2', 'End to end along dimension 2'],
-  ['replicated', 'Alike on all ranks: one copy'],
-  ['average', 'The mean of all ranks'],
+  ['0', 'Along dimension 0 (column parallel)'],
+  ['1', 'Along dimension 1 (row parallel)'],
+  ['2', 'Along dimension 2'],
+  ['replicated', 'Alike on all ranks'],
+  ['average', 'Mean of all ranks'],
 ] as const;
 
 /**
