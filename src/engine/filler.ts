@@ -11,6 +11,7 @@ import { type FillContext, type Filled, fillTile } from './fill.js';
 import { type TileRange, tileAt } from './tiles.js';
 import { workOf } from './work.js';
 import { type WrittenRange, writtenRanges } from './written.js';
+import { placeDescriptors } from './zip-records.js';
 
 /** A tile that was filled. */
 export interface FilledTile extends Filled {
@@ -48,9 +49,11 @@ export function localFiller(context: FillContext, crcs: CrcsWanted): Filler {
         if (isClosed) buffers.release();
         else idle.push(buffers);
       });
-      const isZip = plan.files[tile.file]?.zip !== undefined;
-      const isWanted = crcs === 'all' || (crcs === 'zip' && isZip);
-      return { ...filled, memory, written: isWanted ? writtenRanges(tile, bytes, isZip) : [], audited: [] };
+      const zip = plan.files[tile.file]?.zip;
+      const isWanted = crcs === 'all' || (crcs === 'zip' && zip !== undefined);
+      const parts = isWanted ? writtenRanges(tile, bytes, zip !== undefined) : [];
+      const descriptors = zip && isWanted ? placeDescriptors(zip.records, tile, bytes, parts) : [];
+      return { ...filled, memory, written: [...parts, ...descriptors], audited: [] };
     },
     async close() {
       isClosed = true;

@@ -15,7 +15,7 @@ import { readBack, readBackOpen } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
 import { crcOfFile, type WrittenRange } from './written.js';
-import { withCrcs } from './zip-crcs.js';
+import { withCrcs } from './zip-records.js';
 
 /** What a run's output needs to know. */
 export interface OutputOptions {
@@ -147,7 +147,9 @@ export class RunOutput {
 
   async #close(index: number, file: OpenFile): Promise<void> {
     if (file.plan.zip) {
+      const there = new Set(file.written.map(({ at }) => at));
       for (const { at, bytes } of emitZipTail(withCrcs(file.plan.zip.records, file.written))) {
+        if (there.has(at)) continue;
         const range = { at, length: bytes.length, crc32: crc32(bytes) };
         file.written.push(range);
         await this.#put(file, range, bytes, [range]);

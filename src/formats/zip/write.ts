@@ -86,10 +86,12 @@ export function emitZipTail(records: readonly FinishedZipRecord[]): PlacedBytes[
   const directoryAt = last === undefined ? 0 : last.at + last.length + descriptorLength(last);
   const directory = concat(records.map(centralHeader));
   const tail = concat([directory, ...endRecords(records.length, directoryAt, directory.length)]);
-  const descriptors = records
-    .filter((record) => descriptorLength(record) > 0)
-    .map((record) => ({ at: record.at + record.length, bytes: descriptor(record) }));
-  return [...descriptors, { at: directoryAt, bytes: tail }];
+  return [...records.flatMap((record) => descriptorOf(record) ?? []), { at: directoryAt, bytes: tail }];
+}
+
+/** The descriptor that follows a record's data; undefined where there is none. */
+export function descriptorOf(record: FinishedZipRecord): PlacedBytes | undefined {
+  return record.length === 0 ? undefined : { at: record.at + record.length, bytes: descriptor(record) };
 }
 
 /** The local header with its name and extra fields: all bytes up to the data. */

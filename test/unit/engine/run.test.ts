@@ -428,6 +428,28 @@ describe('a backend that fails', () => {
   });
 });
 
+describe('a .bin of many small tensors', () => {
+  test('is written in a few pieces, not one for each', async () => {
+    const found = inventory(Array.from({ length: 300 }, (_, i) => masterOf(`w${i}`, 3, i * 12)));
+    const output = memoryOutput();
+    let writes = 0;
+    const counting: OutputTree = {
+      ...output,
+      async create(path, byteLength) {
+        const sink = await output.create(path, byteLength);
+        const write = (at: number, bytes: Uint8Array) => {
+          writes++;
+          return sink.write(at, bytes);
+        };
+        return { ...sink, write };
+      },
+    };
+    await run(plan(found, { format: 'bin' }), { input: memoryTree(FILES), output: counting });
+    // A tile, the descriptor of the record that ends it, and the directory.
+    expect(writes).toBe(3);
+  });
+});
+
 /** An output whose `failing`th file fails at one step. */
 function failingOutput(output: OutputTree, step: 'create' | 'write' | 'close', failing: number): OutputTree {
   let created = 0;
