@@ -150,7 +150,7 @@ export function addRest(
   for (const name of hollow) draft.skipped.push({ name, reason: 'its values are in no file of the checkpoint' });
   const why = model.recordsShared
     ? 'They are other names of parameters that were left out, or their shards were not saved.'
-    : 'They may be tied to others, or frozen: DeepSpeed before 0.9.2 does not record which.';
+    : 'They may be tied to others, or frozen: DeepSpeed before 0.9.2 does not record which. A head that is tied to the embedding need not be in the output: from_pretrained ties it again, as config.json says.';
   const message = `${model.shard.path} names ${hollow.length} parameters whose values are in no file (${first}, …). ${why}`;
   draft.warnings.push({ code: 'hollow-parameters', message });
 }

@@ -147,6 +147,16 @@ describe('tied parameters', () => {
     expect(warnings.map(({ code }) => code)).toEqual(['hollow-parameters']);
   });
 
+  test('are those that any file of stage 3 lists', async () => {
+    const listedBy = (holder: number | undefined): CheckpointSpec =>
+      small(3, {
+        tied,
+        editModel: (root, rank) => void root.set('shared_params', new Map(rank === holder ? tied : [])),
+      });
+    for (const holder of [0, 1, 2]) await expectWhole(listedBy(holder));
+    expect((await inspectSpec(listedBy(undefined))).aliases).toEqual({});
+  });
+
   test('may have a frozen owner', async () => {
     const frozen = [{ name: 'base.weight', shape: [3, 2] }];
     for (const stage of STAGES) await expectWhole(small(stage, { frozen, tied: [['head', 'base.weight']] }));
