@@ -4,6 +4,7 @@
  * @module
  */
 
+import { firstDifference } from '../base/difference.js';
 import { bytesOf, DTYPES, type DType } from '../base/dtype.js';
 import { bf16ToF32, f16ToF32 } from '../numeric/bits.js';
 
@@ -59,37 +60,6 @@ export function elementText(dtype: DType, bytes: Uint8Array, at: number): string
     default:
       return `0x${[...bytes.subarray(at, at + bytesOf(dtype))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
   }
-}
-
-/** Offset of the first byte that differs; the length where none does. Words are compared where both can be seen as such. */
-function firstDifference(a: Uint8Array, b: Uint8Array): number {
-  let at = 0;
-  if ((a.byteOffset - b.byteOffset) % 4 === 0) {
-    while (at < a.length && (a.byteOffset + at) % 4 !== 0 && a[at] === b[at]) at++;
-    if ((a.byteOffset + at) % 4 === 0) {
-      const words = Math.floor((a.length - at) / 4);
-      const left = new Int32Array(a.buffer, a.byteOffset + at, words);
-      const right = new Int32Array(b.buffer, b.byteOffset + at, words);
-      at += 4 * firstUnequal(left, right);
-    }
-  }
-  while (at < a.length && a[at] === b[at]) at++;
-  return at;
-}
-
-/** Index of the first word that differs. Four words are asked about at once, which is a third faster. */
-function firstUnequal(a: Int32Array, b: Int32Array): number {
-  const { length } = a;
-  let i = 0;
-  for (; i + 4 <= length; i += 4) {
-    const first = (a[i] as number) ^ (b[i] as number);
-    const second = (a[i + 1] as number) ^ (b[i + 1] as number);
-    const third = (a[i + 2] as number) ^ (b[i + 2] as number);
-    const fourth = (a[i + 3] as number) ^ (b[i + 3] as number);
-    if ((first | second | third | fourth) !== 0) break;
-  }
-  while (i < length && a[i] === b[i]) i++;
-  return i;
 }
 
 function isSame(dtype: DType, a: Uint8Array, b: Uint8Array, at: number): boolean {

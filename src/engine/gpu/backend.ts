@@ -194,7 +194,9 @@ class GpuConverter {
     const device = this.#device;
     const { buffers, bindGroup } = slot.prepare(sizes);
     upload(device.queue, buffers.input, job.input.subarray(batch.inputStart, batch.inputEnd));
-    device.queue.writeBuffer(buffers.table, 0, encodeTable(batch, id));
+    const table = slot.table(tableWords(batch));
+    encodeTable(batch, id, table);
+    device.queue.writeBuffer(buffers.table, 0, table);
     const encoder = device.createCommandEncoder({ label: pipeline.label });
     encoder.clearBuffer(buffers.tally, 0, sizes.tally);
     const pass = encoder.beginComputePass({ label: pipeline.label });

@@ -63,10 +63,12 @@ export function alignmentOf(batch: Batch, elementBytes: number): Alignment {
   return isMultiple(16) ? 16 : isMultiple(4) ? 4 : 1;
 }
 
-/** The table of pieces as `gather.wgsl` reads it. */
-export function encodeTable(batch: Batch, id: number): Uint32Array<ArrayBuffer> {
-  const table = new Uint32Array(tableWords(batch));
-  table.set([batch.elements, batch.pieces.length, id]);
+/** Writes the table of pieces as `gather.wgsl` reads it to the start of `table`, `tableWords` of it. */
+export function encodeTable(batch: Batch, id: number, table: Uint32Array): void {
+  table[0] = batch.elements;
+  table[1] = batch.pieces.length;
+  table[2] = id;
+  table[3] = 0;
   let at = TABLE_HEADER;
   for (const { input, output, slot } of batch.pieces) {
     table[at] = input - batch.inputStart;
@@ -74,11 +76,12 @@ export function encodeTable(batch: Batch, id: number): Uint32Array<ArrayBuffer> 
     table[at + 2] = slot;
     at += TABLE_PIECE;
   }
+  table[at] = 0;
   table[at + 1] = batch.elements;
-  return table;
+  table[at + 2] = 0;
 }
 
-/** Words of `encodeTable`'s result. */
+/** Words that `encodeTable` writes. */
 export function tableWords(batch: Batch): number {
   return TABLE_HEADER + TABLE_PIECE * (batch.pieces.length + 1);
 }

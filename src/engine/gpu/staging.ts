@@ -27,6 +27,7 @@ export class Staging {
   readonly #label: string;
   #buffers: Partial<Record<keyof StagingSizes, GPUBuffer>> = {};
   #bindGroup: GPUBindGroup | undefined;
+  #table = new Uint32Array(0);
 
   constructor(device: GPUDevice, layout: GPUBindGroupLayout, label: string) {
     this.#device = device;
@@ -53,6 +54,12 @@ export class Staging {
       })),
     });
     return { buffers, bindGroup: this.#bindGroup };
+  }
+
+  /** Words to put a table in, before it is written to its buffer. */
+  table(words: number): Uint32Array<ArrayBuffer> {
+    if (this.#table.length < words) this.#table = new Uint32Array(2 * words);
+    return this.#table.subarray(0, words);
   }
 
   /** Frees the buffers; the next batch makes new ones. */
