@@ -190,3 +190,19 @@ describe('what is wrong with frozen parameters alone', () => {
     expect(await toSafetensors(files, {}, { partial: true })).toEqual(expected);
   });
 });
+
+test('the adapter of a LoRA run needs no frozen parameter of the base, and merging it does', async () => {
+  const layer = 'base_model.model.proj';
+  const lora = [
+    { name: `${layer}.lora_A.default.weight`, shape: [2, 4] },
+    { name: `${layer}.lora_B.default.weight`, shape: [6, 2] },
+  ];
+  const frozen = [{ name: `${layer}.base_layer.weight`, shape: [6, 4] }];
+  const spec = small(3, { groups: [lora], frozen });
+  const files = without(writeCheckpoint(spec).files, modelOf(1));
+  const config = new TextEncoder().encode(JSON.stringify({ peft_type: 'LORA', r: 2, lora_alpha: 2 }));
+  const inventory = await inspect(memoryTree({ ...files, 'adapter_config.json': config }));
+  expect(inventory.problems).toMatchObject([{ code: 'missing-model-rank', concerns: 'frozen' }]);
+  expect(plan(inventory, { output: 'adapter' }).tensors).toHaveLength(2);
+  expect(detailOf(() => plan(inventory, { output: 'merged' }))).toMatchObject({ code: 'missing-model-rank' });
+});

@@ -23,7 +23,7 @@ import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
 import { expertsDealt } from './parallel-problems.js';
-import { rankTwice } from './problems.js';
+import { filesUnused, rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
 import { settleLost } from './settle.js';
 import {
@@ -86,6 +86,11 @@ export async function inspectDeepspeed(
       expertOptims: shards.flatMap((shard) => (isKind(shard, 'expert-optim') ? [shard] : [])),
     });
     const layers = shards.flatMap((shard) => (isKind(shard, 'layer') ? [shard] : []));
+    if (layers.length > 0 && models.length > 0 && !models.some(({ isPipeline }) => isPipeline)) {
+      draft.warnings.push(
+        filesUnused(folder, layers, 'layers of a pipeline', 'the model files hold the weights themselves'),
+      );
+    }
     if (params && options.tpRank !== undefined) throw ranksAreJoined(folder);
     const grid = gridOf(draft, folder, sets, layers, options.tpRank);
     const dealt = stagesOf(grid).find(areDealt);

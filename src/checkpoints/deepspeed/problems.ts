@@ -6,8 +6,8 @@
 
 import type { ErrorDetail } from '../../base/errors.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
-import type { Problem } from '../inventory.js';
-import type { ModelStates, OptimStates } from './states.js';
+import type { Notice, Problem } from '../inventory.js';
+import type { ModelStates, OptimStates, Shard } from './states.js';
 
 /** One rank's part of a flat group of master weights. */
 export interface Slice {
@@ -61,6 +61,12 @@ export function staleRanks(folder: string, names: readonly string[], expected: n
     advice: 'Move the files of the other run away.',
     facts: { file: folder, expected, found },
   };
+}
+
+/** A warning of files that may be of another run: nothing of this one needs them. */
+export function filesUnused(folder: string, files: readonly Shard[], what: string, why: string): Notice {
+  const message = `${folder} holds files of ${what} (${files.length}: ${files[0]?.name.name}, …), though ${why}. They are not used.`;
+  return { code: 'files-unused', message };
 }
 
 /** Two files are of one rank. */

@@ -11,6 +11,7 @@ import { type ExpertShard, type Experts, readExperts, withExperts } from './expe
 import type { ExpertOptimName } from './files.js';
 import { withLostModels, withLostOptims } from './lost-ranks.js';
 import { expertsAtStage3 } from './parallel-problems.js';
+import { filesUnused } from './problems.js';
 import { completeModels, completeOptims, worldSizeOf } from './ranks.js';
 import type { ModelStates, OptimStates, Shard } from './states.js';
 
@@ -79,7 +80,12 @@ export async function completeRankSet(
     return { mp, stage, models, model: first, optims, experts: none, expertOptims };
   if (stage === 3 && set.experts[0]) throw expertsAtStage3(set.experts[0].path);
   const experts = await readExperts(draft, folder, first, set.experts, signal);
-  return { mp, stage, models, model: withExperts(first, experts), optims, experts, expertOptims };
+  const hasExperts = experts.tensors.size > 0;
+  if (expertOptims.length > 0 && !hasExperts) {
+    draft.warnings.push(filesUnused(folder, expertOptims, 'optimizers of experts', 'there are no experts'));
+  }
+  const model = withExperts(first, experts);
+  return { mp, stage, models, model, optims, experts, expertOptims: hasExperts ? expertOptims : [] };
 }
 
 /** The number of data-parallel ranks. Where no optimizer file tells it, the model files do: that is enough for a part. */

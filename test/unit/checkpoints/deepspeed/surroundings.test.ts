@@ -169,3 +169,25 @@ describe("training code that overwrites DeepSpeed's own keys", () => {
     expect(await problemsIn(spec(undefined))).toEqual([]);
   });
 });
+
+describe('files of another kind of run', () => {
+  const layer = 'global_step7/layer_03-model_states.pt';
+  const optimizer = 'global_step7/expp_rank_0_mp_rank_00_optim_states.pt';
+
+  test.each([0, 1, 2, 3] as const)('are passed over, and that is told (stage %i)', async (stage) => {
+    const written = writeCheckpoint(small(stage));
+    // What such files hold: a state dict, and masters that would be those of a model with these values.
+    const other = writeCheckpoint(small(0, { groups: [[{ name: 'other.weight', shape: [5, 3] }]] })).files[MODEL];
+    const files = { ...written.files, [layer]: other ?? new Uint8Array(), [optimizer]: other ?? new Uint8Array() };
+    const { problems, warnings } = await inspect(memoryTree(files));
+    expect({ problems, codes: warnings.map(({ code }) => code) }).toEqual({
+      problems: [],
+      codes: ['files-unused', 'files-unused'],
+    });
+    expect(warnings.map(({ message }) => message)).toEqual([
+      expect.stringContaining('layer_03-model_states.pt'),
+      expect.stringContaining('expp_rank_0_mp_rank_00_optim_states.pt'),
+    ]);
+    expect(await toSafetensors(files)).toEqual(expectedOf(written, 'F32'));
+  });
+});
