@@ -18,7 +18,7 @@ import { areDealt } from './experts.js';
 import { parseShardName, type ShardName } from './files.js';
 import { firstFacts } from './first-facts.js';
 import { compareParts, type Grid, gridOf } from './grid.js';
-import { readUnlessLost } from './lost-ranks.js';
+import { leaveOut, readUnlessLost } from './lost-ranks.js';
 import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
@@ -74,7 +74,7 @@ export async function inspectDeepspeed(
     onProgress: (step) => options.onProgress?.({ ...step, ...(facts ? { facts } : {}) }),
   });
   try {
-    draft.warnings.push(...failures.map(({ detail }) => ({ code: 'file-left-out', message: detail.message })));
+    for (const failure of failures) leaveOut(draft, failure);
     const twin = caseTwin(present);
     if (twin) draft.problems.push(rankTwice(folder, ...twin));
     const models = inOrder(opened.models);
@@ -158,6 +158,7 @@ async function optimWithPlaces(
   } catch (error) {
     // They may not be needed. Where they are, they are looked for again, and what is wrong is told.
     if (!isUnshardError(error, 'bad-file', 'unsupported')) throw error;
+    if (draft.partial) return leaveOut(draft, error);
   }
   return states;
 }

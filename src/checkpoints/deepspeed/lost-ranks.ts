@@ -6,7 +6,7 @@
  */
 
 import type { DType } from '../../base/dtype.js';
-import { isUnshardError } from '../../base/errors.js';
+import { isUnshardError, type UnshardError } from '../../base/errors.js';
 import { numelOf } from '../../base/shape.js';
 import type { TorchFile } from '../../formats/torch/read.js';
 import { TorchStorage, TorchTensor } from '../../formats/torch/tensor.js';
@@ -23,9 +23,14 @@ export function readUnlessLost<S extends Shard, States>(draft: Draft, shard: S, 
     return [read(shard)];
   } catch (error) {
     if (!draft.partial || !isOfOneRank(shard.name) || !isUnshardError(error)) throw error;
-    draft.warnings.push({ code: 'file-left-out', message: error.detail.message });
-    return [];
+    return leaveOut(draft, error);
   }
+}
+
+/** Tells why a file is left out. Gives what is read of it: nothing. */
+export function leaveOut(draft: Draft, { detail }: UnshardError): [] {
+  draft.warnings.push({ code: 'file-left-out', message: detail.message });
+  return [];
 }
 
 /** What the optimizer files of a model-parallel rank are cut by. */

@@ -248,6 +248,18 @@ describe('which files are done without', () => {
     expect({ ...inventory, warnings: inventory.warnings.slice(1) }).toEqual(await whole());
   });
 
+  test('a file whose tensors are not where its directory says is done without', async () => {
+    const text = Buffer.from(bytesOf(files, path)).toString('latin1');
+    // The mark of the header in front of each.
+    const moved = text.replaceAll(/PK..(?=[\s\S]{26}archive\/data\/)/g, 'PK--');
+    expect(moved).not.toBe(text);
+    const damaged = { ...files, [path]: Uint8Array.from(Buffer.from(moved, 'latin1')) };
+    expect(await rejectionOf(read(damaged, {}))).toMatchObject({ kind: 'bad-file', facts: { file: path } });
+    const written = writeCheckpoint(spec);
+    const expected = expectedOf(withCopies(spec, written, heldBy(spec, 1)), 'F32');
+    expect(await toSafetensors(damaged, {}, PARTIAL)).toEqual(expected);
+  });
+
   test('every file that cannot be read is told of', async () => {
     const damaged = { ...files, [path]: new Uint8Array(100), [optimPath(spec, 3)]: new Uint8Array(100) };
     const left = (await read(damaged)).warnings.filter(({ code }) => code === 'file-left-out');
