@@ -1,8 +1,8 @@
-import { cp, open, readdir, readFile, rm, truncate } from 'node:fs/promises';
+import { cp, readdir, readFile, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { inspect, openFolder } from '../../src/node.js';
 import { temporaryFolder, unshard } from '../helpers/cli.js';
+import { damageMasters } from '../helpers/damage.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 
@@ -19,24 +19,6 @@ async function copyOf(name: string): Promise<string> {
 async function hashesIn(out: string): Promise<Map<string, string>> {
   const { tensors } = readSafetensors(await readFile(join(out, 'model.safetensors')));
   return new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]));
-}
-
-/** Changes one byte of the masters that a file of the checkpoint holds. */
-async function damageMasters(folder: string, path: string): Promise<void> {
-  const { sources, tensors } = await inspect(await openFolder(folder));
-  const pieces = tensors.flatMap(({ stored }) => stored.pieces.flatMap((piece) => ('source' in piece ? [piece] : [])));
-  const piece = pieces.find(({ source }) => sources[source]?.path === path);
-  if (!piece) throw new Error(`${path} holds no masters`);
-  const file = await open(join(folder, path), 'r+');
-  const byte = new Uint8Array(1);
-  await file.read(byte, 0, 1, piece.offset + 5);
-  await file.write(
-    byte.map((value) => value ^ 1),
-    0,
-    1,
-    piece.offset + 5,
-  );
-  await file.close();
 }
 
 test.each([

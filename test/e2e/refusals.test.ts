@@ -1,6 +1,7 @@
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { damageMasters } from '../helpers/damage.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 import {
@@ -96,6 +97,24 @@ describe('a damaged checkpoint', () => {
     await page.getByRole('button', { name: 'Back to the plan' }).click();
     await reachStage(page, 'plan');
     expect(await page.locator('input[name="format"]:checked').inputValue()).toBe('bin');
+  });
+
+  it('with a flipped bit in an optimizer file can be converted without that file', async () => {
+    const checkpoint = copyOf(NAME);
+    await damageMasters(checkpoint, `global_step3/${RANK_1}`);
+    const output = emptyFolder();
+    const { page } = session;
+    const { message } = await failure(convertInPage(page, { checkpoint, output, dtype: 'fp32' }));
+    expect(message).toContain(RANK_1);
+    await page.getByRole('button', { name: 'Try without this file' }).click();
+    await reachStage(page, 'plan');
+    await pressStart(page, false);
+    const report = await readReport(page);
+    const { tensors } = readSafetensors(readFileSync(join(output, 'model.safetensors')));
+    const copied = report.warnings.find(({ code }) => code === 'copies-taken')?.tensors ?? [];
+    const kept = Object.entries(expectedOf(NAME).tensors).filter(([name]) => !copied.includes(name));
+    expect([copied.length > 0, kept.length > 0]).toEqual([true, true]);
+    for (const [name, { sha256 }] of kept) expect(tensors.get(name)?.sha256).toBe(sha256.fp32);
   });
 
   it('that is no checkpoint at all says so', async () => {

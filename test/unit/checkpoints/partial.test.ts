@@ -2,7 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { inspect } from '../../../src/checkpoints/inspect.js';
 import type { Inventory } from '../../../src/checkpoints/inventory.js';
 import type { InspectOptions } from '../../../src/checkpoints/options.js';
-import { memoryTree } from '../../../src/io/memory.js';
+import { consolidateWeights } from '../../../src/engine/consolidate.js';
+import { run } from '../../../src/engine/run.js';
+import { verify } from '../../../src/engine/verify.js';
+import { memoryOutput, memoryTree } from '../../../src/io/memory.js';
+import { plan } from '../../../src/plan/make.js';
 import { without } from '../../helpers/deepspeed/check.js';
 import { expectedOf, toSafetensors } from '../../helpers/deepspeed/convert.js';
 import {
@@ -19,6 +23,7 @@ import { MODEL, optimOf, small } from '../../helpers/deepspeed/small.js';
 import type { CheckpointSpec, Param } from '../../helpers/deepspeed/spec.js';
 import { writeCheckpoint } from '../../helpers/deepspeed/write.js';
 import { rejectionOf } from '../../helpers/errors.js';
+import { sha256 } from '../../helpers/safetensors.js';
 
 type Files = Record<string, Uint8Array>;
 
@@ -321,5 +326,35 @@ describe('what is left must agree', () => {
       ...['failed', 'failed', 'passed', 'passed', 'passed'],
     ]);
     expect(checks.find(({ id }) => id === 'rank-set')?.detail).toMatch('The optimizer files of 1 of 4 ranks are lost');
+  });
+});
+
+describe('weights in memory, and comparing with finished ones', () => {
+  const spec = spread(2);
+  const written = writeCheckpoint(spec);
+  const tree = memoryTree(written.files);
+  const lost = [optimPath(spec, 1)];
+
+  test('consolidateWeights takes the same options', async () => {
+    const weights = await consolidateWeights(tree, { lost, overflow: 'inf' }).collect();
+    const { tensors } = expectedOf(withCopies(spec, written, heldBy(spec, 1)), 'F32');
+    const found = [...weights].map(([name, { dtype, shape, data }]) => [name, { dtype, shape, sha256: sha256(data) }]);
+    expect(Object.fromEntries(found)).toEqual(tensors);
+    const files = memoryTree(without(written.files, ...lost));
+    expect(await consolidateWeights(files, { partial: true, overflow: 'inf' }).collect()).toEqual(weights);
+    expect(await rejectionOf(consolidateWeights(files).collect())).toMatchObject({ code: 'missing-optim-rank' });
+  });
+
+  test('verify compares with what is left', async () => {
+    const output = memoryOutput();
+    await run(plan(await inspect(tree, { lost }), { overflow: 'inf' }), { input: tree, output });
+    const weights = memoryTree(Object.fromEntries(output.files));
+    expect((await verify(tree, weights, { lost })).matches).toBe(true);
+    const { matches, tensors } = await verify(tree, weights);
+    const differing = tensors.filter(({ status }) => status === 'differs').map(({ name }) => name);
+    expect({ matches, isAnyOther: differing.some((name) => !heldBy(spec, 1).has(name)) }).toEqual({
+      matches: false,
+      isAnyOther: false,
+    });
   });
 });
