@@ -78,7 +78,7 @@ describe('a damaged checkpoint', () => {
     const expected = Object.entries(expectedOf(NAME).tensors).map(([name, { sha256 }]) => [name, sha256.bf16]);
     expect([...tensors].map(([name, { sha256 }]) => [name, sha256]).sort()).toEqual(expected.sort());
     expect(report.warnings.map(({ code }) => code)).toContain('partial');
-    expect(await session.page.locator('h1').textContent()).toBe('Written, but 1 check failed');
+    expect(await session.page.locator('h1').textContent()).toBe('Written, but 2 checks failed');
   });
 
   it('with a flipped bit fails in the run, leaves no file, and keeps the choices', async () => {
