@@ -11,17 +11,11 @@ export interface Ended {
   readonly note: string;
 }
 
-/** What a process that is run may be given. */
-export interface ProcessOptions {
-  /** A file descriptor that its stdout goes to, in place of the result. */
-  readonly stdout?: number;
-}
-
 /** Runs a command without a shell and waits for its end. */
-export function runProcess(command: string, args: readonly string[], { stdout }: ProcessOptions = {}): Promise<Ended> {
+export function runProcess(command: string, args: readonly string[]): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const started = performance.now();
-    const child = spawn(command, args, { stdio: ['ignore', stdout ?? 'pipe', 'pipe', 'pipe'] });
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
     const texts = [child.stdio[1], child.stdio[2], child.stdio[3]].map((stream) => {
       const text = { value: '' };
       stream?.on('data', (chunk) => {
@@ -42,12 +36,8 @@ export function runProcess(command: string, args: readonly string[], { stdout }:
 }
 
 /** The same for a command that has to succeed. */
-export async function runOrThrow(
-  command: string,
-  args: readonly string[],
-  options: ProcessOptions = {},
-): Promise<Ended> {
-  const ended = await runProcess(command, args, options);
+export async function runOrThrow(command: string, args: readonly string[]): Promise<Ended> {
+  const ended = await runProcess(command, args);
   if (ended.code !== 0) throw new Error(`${command} ${args.join(' ')} ended with ${ended.code}\n${ended.stderr}`);
   return ended;
 }

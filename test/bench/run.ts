@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { CLI } from '../helpers/cli.js';
 import { type Checkpoints, gigabytes, openCheckpoints } from './checkpoint/cache.js';
-import { LARGE_ELEMENTS } from './checkpoint/recipes.js';
+import { LARGE_ELEMENTS, outputBytes } from './checkpoint/recipes.js';
 import { describeMachine, machineText } from './machine.js';
 import { type Context, type Measurement, missesOf, type Row, summarize } from './measurement.js';
 import { MEASUREMENTS } from './measurements/index.js';
@@ -43,9 +43,6 @@ interface Outcome {
   readonly rows: readonly Row[];
   readonly failures: readonly string[];
 }
-
-/** Bytes that outputs take at once for each element of the large checkpoints: the giant one in bf16, twice. */
-const OUTPUT_BYTES_PER_ELEMENT = 2 * 2 * 6.75;
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -110,8 +107,9 @@ async function main(): Promise<void> {
 
 /** What the disk has to hold. @throws where it cannot */
 function spaceText(selected: readonly Measurement[], checkpoints: Checkpoints, elements: number): string {
-  const missing = checkpoints.missingBytes(selected.flatMap(({ recipes }) => recipes));
-  const outputs = elements * OUTPUT_BYTES_PER_ELEMENT;
+  const recipes = selected.flatMap((measurement) => measurement.recipes);
+  const missing = checkpoints.missingBytes(recipes);
+  const outputs = Math.max(0, ...recipes.map((name) => outputBytes(name, elements)));
   const { bavail, bsize } = statfsSync(CACHE);
   const text =
     `Disk: ${gigabytes(missing)} for checkpoints that are not in ${CACHE} yet, up to ${gigabytes(outputs)} for outputs; ` +

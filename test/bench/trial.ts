@@ -80,6 +80,7 @@ async function openTrial(context: Context, configuration: Configuration, output:
   mkdirSync(output);
   await road.convert(checkpoint.path, output, settings);
   failures.push(...(await verifyOutput(output, checkpoint.expected, settings.dtype)));
+  let turns = 0;
   const outputBytes = transfer.files.reduce((sum, { byteLength }) => sum + byteLength, 0);
   return {
     ...configuration,
@@ -88,7 +89,7 @@ async function openTrial(context: Context, configuration: Configuration, output:
     transfer,
     failures,
     async again(cache = 'warm') {
-      context.log(`${subject}: once more${cache === 'cold' ? ', cold' : ''}`);
+      context.log(`${subject}: ${cache} run ${++turns}`);
       const target = join(context.work, 'again');
       mkdirSync(target);
       await settle(context.work, outputBytes);

@@ -27,6 +27,8 @@ export interface Checkpoints {
   large(): readonly BenchCheckpoint[];
   /** One of those that are generated. */
   made(name: RecipeName): BenchCheckpoint;
+  /** A folder that is generated, kept under a name that is its own. Absolute, without links. */
+  folder(name: string, write: (folder: string) => void): string;
   /** Bytes on the disk that it takes to generate those that are not there yet. */
   missingBytes(names: readonly RecipeName[]): number;
 }
@@ -67,6 +69,14 @@ export function openCheckpoints({ cache, elements, named, log }: CheckpointChoic
       return named.map((folder) => openCheckpoint(folder, basename(realpathSync(folder))));
     },
     made,
+    folder(name, write) {
+      const path = join(cache, `${name}-${GENERATION}`);
+      if (!existsSync(path)) {
+        log(`writing ${path}`);
+        generate(path, write);
+      }
+      return realpathSync(path);
+    },
     missingBytes(names) {
       const all = named.length === 0 ? names : names.filter((name) => !LARGE.includes(name));
       const missing = [...new Set(all)].filter((name) => !existsSync(folderOf(name)));
@@ -76,7 +86,7 @@ export function openCheckpoints({ cache, elements, named, log }: CheckpointChoic
 }
 
 /** Makes a folder: written beside its place first, so that one that was not finished is never taken for one. */
-export function generate(path: string, write: (folder: string) => void): void {
+function generate(path: string, write: (folder: string) => void): void {
   const partial = `${path}.partial`;
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true });

@@ -112,3 +112,12 @@ export function diskBytes({ stage, weights, moments, ...options }: CheckpointOpt
   const ofMoments = moments === 'zeros' ? 0 : 8;
   return elementsOf(options) * (ofWeights + ofMoments);
 }
+
+/**
+ * About what outputs of a checkpoint take on the disk at once, in bytes: four of fp32, with what a browser keeps beside
+ * them; three of bf16 for the giant one, which is not written in fp32.
+ */
+export function outputBytes(name: RecipeName, elements: number): number {
+  const { options } = recipe(name, elements);
+  return elementsOf(options) * (name === 'giant' ? 3 * 2 : 4 * 4);
+}

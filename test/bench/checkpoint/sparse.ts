@@ -4,12 +4,13 @@
  * @module
  */
 
-import { closeSync, ftruncateSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, ftruncateSync, linkSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { combineCrc32 } from '../../../src/base/crc32.js';
 import { emitZipTail, layoutZip, type PlacedBytes } from '../../../src/formats/zip/write.js';
 import type { ByteSource, FileTree } from '../../../src/io/types.js';
+import { crcOfZeros } from './zeros.js';
 
 /** A file: `pieces` at their places in ascending order, and zeros. */
 export interface SparseFile {
@@ -65,24 +66,29 @@ export function sparseTree(name: string, files: ReadonlyMap<string, () => Sparse
   };
 }
 
-/** Writes files with holes into a folder. */
+/** Writes files with holes into a folder. What is the same object under several paths is one file with several names. */
 export function writeSparse(folder: string, files: ReadonlyMap<string, () => SparseFile>): void {
+  const written = new Map<SparseFile, string>();
   for (const [path, make] of files) {
     const target = join(folder, path);
     mkdirSync(join(target, '..'), { recursive: true });
-    const { byteLength, pieces } = make();
-    const [only] = pieces;
-    if (only?.bytes.length === byteLength) {
-      writeFileSync(target, only.bytes);
-      continue;
+    const made = make();
+    const same = written.get(made);
+    if (same !== undefined) linkSync(same, target);
+    else {
+      writeSparseFile(target, made);
+      written.set(made, target);
     }
-    const file = openSync(target, 'wx');
-    try {
-      ftruncateSync(file, byteLength);
-      for (const { at, bytes } of pieces) writeSync(file, bytes, 0, bytes.length, at);
-    } finally {
-      closeSync(file);
-    }
+  }
+}
+
+function writeSparseFile(path: string, { byteLength, pieces }: SparseFile): void {
+  const file = openSync(path, 'wx');
+  try {
+    ftruncateSync(file, byteLength);
+    for (const { at, bytes } of pieces) writeSync(file, bytes, 0, bytes.length, at);
+  } finally {
+    closeSync(file);
   }
 }
 
@@ -116,15 +122,6 @@ function whole(start: Uint8Array<ArrayBuffer>): SparseStorage {
 function crcOf({ byteLength, start }: SparseStorage): number {
   const rest = byteLength - start.length;
   return combineCrc32(crc32(start), crcOfZeros(rest), rest);
-}
-
-/** The CRC-32 of `length` zeros, by halves. */
-function crcOfZeros(length: number): number {
-  if (length < 2) return crc32(Buffer.alloc(length));
-  const half = Math.floor(length / 2);
-  const crc = crcOfZeros(half);
-  const both = combineCrc32(crc, crc, half);
-  return length % 2 === 0 ? both : combineCrc32(both, crc32(Buffer.alloc(1)), 1);
 }
 
 /** Pieces that touch as one. */

@@ -4,6 +4,7 @@ import { formats } from './formats.js';
 import { kernels } from './kernels.js';
 import { memory } from './memory.js';
 import { page, pageGpu } from './page.js';
+import { ranks } from './ranks.js';
 import { shapes } from './shapes.js';
 import { start } from './start.js';
 
@@ -14,6 +15,7 @@ export const MEASUREMENTS: readonly Measurement[] = [
   pageGpu,
   formats,
   memory,
+  ranks,
   shapes,
   kernels,
   start,

@@ -1,5 +1,5 @@
 import { CLI } from '../../helpers/cli.js';
-import { type Ended, type ProcessOptions, runOrThrow } from '../process.js';
+import { type Ended, runOrThrow } from '../process.js';
 import type { Road, Settings } from './road.js';
 
 /**
@@ -8,7 +8,8 @@ import type { Road, Settings } from './road.js';
  */
 const TELL_PEAK = `data:text/javascript,
 import { readFileSync, writeSync } from 'node:fs';
-process.on('exit', () => writeSync(3, readFileSync('/proc/self/status')));`;
+import { isMainThread } from 'node:worker_threads';
+if (isMainThread) process.on('exit', () => writeSync(3, readFileSync('/proc/self/status')));`;
 
 /** Peak of the resident memory of the command line, in bytes, that is not to be passed. */
 export const COMMAND_LINE_MEMORY = 400e6;
@@ -19,8 +20,8 @@ export interface CommandRun extends Ended {
 }
 
 /** Runs the built command line in a process of its own. @throws where it does not end with 0 */
-export async function runCommandLine(args: readonly string[], options: ProcessOptions = {}): Promise<CommandRun> {
-  const ended = await runOrThrow(process.execPath, ['--import', TELL_PEAK, CLI, ...args], options);
+export async function runCommandLine(args: readonly string[]): Promise<CommandRun> {
+  const ended = await runOrThrow(process.execPath, ['--import', TELL_PEAK, CLI, ...args]);
   const kib = /^VmHWM:\s+(\d+) kB$/m.exec(ended.note)?.[1];
   if (kib === undefined) throw new Error('The command line did not tell its peak memory.');
   return { ...ended, peakMemory: Number(kib) * 1024 };
