@@ -13,18 +13,30 @@ const KEY = 'unshard-paces';
 /** The paces of this machine. Each run that has ended betters them. */
 export function usePaces(state: State): Paces {
   const [paces, setPaces] = useState(loadPaces);
-  const costs = state.stage === 'report' ? state.outcome.costs : undefined;
+  const ended = state.stage === 'report' ? state : undefined;
   useEffect(() => {
-    const road = state.stage === 'report' ? roadOf(state) : undefined;
-    if (!costs || !road) return;
-    const learned = learn(paces, road, costs);
+    const learned = ended && pacesAfter(paces, ended);
+    if (!learned || learned === paces) return;
     savePaces(learned);
     setPaces(learned);
-  }, [costs]);
+  }, [ended?.outcome]);
   return paces;
 }
 
-function roadOf({ destination, plan }: ReportState): Road | undefined {
+/** The parts of a run that has ended which teach something. */
+export interface EndedRun extends Pick<ReportState, 'destination'> {
+  readonly plan: Pick<ReportState['plan'], 'files'>;
+  readonly outcome: Pick<ReportState['outcome'], 'costs'>;
+}
+
+/** What is known after a run. */
+export function pacesAfter(known: Paces, ended: EndedRun): Paces {
+  const { costs } = ended.outcome;
+  const road = roadOf(ended);
+  return costs && road ? learn(known, road, costs) : known;
+}
+
+function roadOf({ destination, plan }: EndedRun): Road | undefined {
   return destination.ref.kind === 'download' ? 'download' : folderRoad(plan.files);
 }
 

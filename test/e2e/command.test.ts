@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -62,6 +62,18 @@ describe('npm run browser', () => {
     );
     const [[name = ''] = []] = expected.filter(([, { shape }]) => shape.length === 2);
     expect(tensorsIn(output).get(name)?.shape).not.toEqual(tensorsIn(whole).get(name)?.shape);
+  });
+
+  it('lets the browser download the files', async () => {
+    const output = emptyFolder();
+    const { code, stdout, stderr } = await browser(checkpointPath('gpt2-zero1-fp16-w2'), output, '--download');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const { files } = JSON.parse(stdout) as { files: { path: string; byteLength: number }[] };
+    const found = readdirSync(output)
+      .sort()
+      .map((path) => ({ path, byteLength: statSync(join(output, path)).size }));
+    const written = files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
+    expect(found).toEqual(written.map(({ path, byteLength }) => ({ path, byteLength })));
   });
 
   it('fails with the words of the page', async () => {

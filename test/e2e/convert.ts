@@ -9,6 +9,7 @@ import { mkdirSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { takeDownloads } from '../bench/downloads.js';
 import { readPss } from '../helpers/memory.js';
 import { launchBrowser, type TestBrowser } from '../helpers/page.js';
 import { servePage } from '../helpers/serve.js';
@@ -42,6 +43,7 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
   --no-verify             compare no checksums, and do not read the output back
   --sha256                take the SHA-256 of every file
   --overwrite             replace existing files
+  --download              let the browser download the files, and move them to OUT
   --backend BACKEND       auto, gpu or cpu; gpu starts a software adapter where there is no other
   --screenshots DIR       save a picture of each stage`;
 
@@ -75,6 +77,7 @@ async function main(): Promise<void> {
       'duplicate-tied': { type: 'boolean' },
       overflow: { type: 'string' },
       overwrite: { type: 'boolean' },
+      download: { type: 'boolean' },
       backend: { type: 'string' },
       screenshots: { type: 'string' },
     },
@@ -104,7 +107,7 @@ async function main(): Promise<void> {
     checkpoint: realpathSync(checkpoint),
     partial: values.partial ?? false,
     also: (values.also ?? []).map((folder) => realpathSync(folder)),
-    output: realpathSync(output),
+    output: values.download ? undefined : realpathSync(output),
   };
   const served = await servePage();
   const browser = await launchBrowser({ gpu: values.backend === 'gpu' });
@@ -114,6 +117,7 @@ async function main(): Promise<void> {
     memory.start();
     const onStage = screenshots === undefined ? {} : { onStage: camera(browser, resolve(screenshots)) };
     const report = await convertInPage(browser.page, { ...conversion, ...onStage });
+    if (values.download) await saveDownloads(browser, report.files.length, output);
     const { files, seconds, backend, bytesWritten, checks, warnings } = report;
     const peakMemory = memory.peak();
     console.log(JSON.stringify({ files, seconds, backend, bytesWritten, peakMemory, checks, warnings }));
@@ -122,6 +126,12 @@ async function main(): Promise<void> {
     await browser.close();
     await served.close();
   }
+}
+
+/** Waits until so many downloads have ended, and moves them to a folder. */
+async function saveDownloads(browser: TestBrowser, files: number, folder: string): Promise<void> {
+  while (browser.finishedDownloads.length < files) await browser.page.waitForTimeout(20);
+  takeDownloads(browser, folder);
 }
 
 /** The options that were given. */

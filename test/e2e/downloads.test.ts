@@ -85,7 +85,6 @@ describe('a browser without folder pickers', () => {
 
   it('saves a file once more from its copy, until the copies are removed', async () => {
     const { page, browser, url } = session;
-    // A browser lets a page start ten downloads before it asks again.
     await openPage(page, url);
     await page.getByRole('button', { name: 'Try a sample' }).click();
     await reachStage(page, 'plan');

@@ -49,8 +49,8 @@ export interface PageConversion extends PageOptions {
   readonly tpRules?: readonly string[];
   /** The tensor-parallel rank to take alone. */
   readonly tpRank?: string;
-  /** A folder that is there. */
-  readonly output: string;
+  /** A folder that is there; undefined for downloads. */
+  readonly output: string | undefined;
   /** Called with each stage that the page comes to, once it has settled. */
   readonly onStage?: (stage: Stage) => Promise<void>;
 }
@@ -280,7 +280,8 @@ export async function convertInPage(page: Page, conversion: PageConversion): Pro
     else if (partial) await openPartial(page, checkpoint, also);
     else await openCheckpoint(page, checkpoint, also);
     await setOptions(page, conversion);
-    await chooseDestination(page, output);
+    if (output !== undefined) await chooseDestination(page, output);
+    else await page.getByRole('button', { name: /^Download/ }).click();
     await onStage('plan');
     await pressStart(page, overwrite);
     if ((await page.locator('main').getAttribute('data-state')) === 'running') await onStage('running');

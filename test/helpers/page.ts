@@ -32,10 +32,11 @@ export interface TestBrowserOptions {
 }
 
 /**
- * Without it a headless Chromium closes itself as soon as a page asks to write to a local folder; with it folders that
- * are dropped on a page are granted for reading and writing.
+ * Without the first a headless Chromium closes itself as soon as a page asks to write to a local folder; with it folders
+ * that are dropped on a page are granted for reading and writing. Without the second it asks after ten downloads, which
+ * nobody sees.
  */
-const GRANT_DROPPED_FOLDERS = { profile: { default_content_setting_values: { file_system_write_guard: 1 } } };
+const GRANTED = { profile: { default_content_setting_values: { file_system_write_guard: 1, automatic_downloads: 1 } } };
 
 /** Starts a headless Chromium that grants dropped folders and saves downloads without asking. */
 export async function launchBrowser(options: TestBrowserOptions = {}): Promise<TestBrowser> {
@@ -44,7 +45,7 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
   const downloads = join(home, 'downloads');
   mkdirSync(join(profile, 'Default'), { recursive: true });
   mkdirSync(downloads);
-  writeFileSync(join(profile, 'Default', 'Preferences'), JSON.stringify(GRANT_DROPPED_FOLDERS));
+  writeFileSync(join(profile, 'Default', 'Preferences'), JSON.stringify(GRANTED));
   const context = await chromium.launchPersistentContext(profile, {
     ...chromiumLaunch(options.gpu ?? true),
     headless: true,
