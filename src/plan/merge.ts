@@ -20,13 +20,14 @@ import { type LoraTensors, loraUpdates, mergeRefused } from './update.js';
  * Modules that were trained whole beside it take the place of the original ones.
  *
  * @throws UnshardError as `chooseAdapter`, `readLoraConfig` and `loraUpdates` do; `adapter-config-missing`,
- * `merge-unsupported` for adapters that are not plain LoRA, `merge-base-missing`.
+ * `merge-unsupported` for adapters that are not plain LoRA, `merge-base-missing`, `adapter-incomplete`.
  */
 export function mergeAdapter(candidates: readonly Candidate[], inventory: Inventory, options: ResolvedOptions): Step {
   const adapter = chooseAdapter(candidates, inventory, options);
   const config = configOf(inventory, adapter, options.lora);
   const [variant] = config.variants;
   if (variant !== undefined) throw mergeRefused(config.file, `the adapter uses ${variant}`);
+  refuseIncomplete(inventory, adapter);
   const unwrapped = takeSavedModules(candidates, adapter);
   const layers = loraLayers(unwrapped.kept.map(({ name }) => name));
   const prefix = modelPrefix(layers);
@@ -41,6 +42,22 @@ export function mergeAdapter(candidates: readonly Candidate[], inventory: Invent
   const notices = [...tieNotices(kept, updates), ...untied.map((name) => untiedNotice(name, unties))];
   const warnings = [...notices, ...configNotices(inventory, options.lora)];
   return { kept, skipped: [...unwrapped.skipped, ...skipped], warnings, unties };
+}
+
+/** A weight without its adapter, or in place of the copy that was trained, would be one of another model. */
+function refuseIncomplete({ folder, skipped }: Inventory, adapter: string): void {
+  const lost = skipped.filter(
+    ({ name }) => (savedName(name) ?? loraName(name, loraLayers([name])))?.adapter === adapter,
+  );
+  const [first] = lost;
+  if (!first) return;
+  throw new UnshardError({
+    kind: 'missing-shard',
+    code: 'adapter-incomplete',
+    message: `${folder} lacks ${lost.length} tensors of the adapter ${adapter}, so it cannot be merged. The first is ${first.name}: ${first.reason}.`,
+    advice: 'Find the lost files, or write the tensors that are there under their own names.',
+    facts: { file: folder, tensor: first.name, found: lost.length },
+  });
 }
 
 /** Puts the copies that the adapter holds of whole modules in the place of the originals. */

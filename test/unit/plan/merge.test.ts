@@ -432,3 +432,29 @@ test('trimVocab leaves rows out of a merged embedding: its adapter is read as it
   expect(tensor).toMatchObject({ shape: [5, 3], pieces: [{ source: 0, offset: 0, length: 30, at: 0 }] });
   expect(tensor?.compute).toMatchObject({ rows: 7, columns: 3, a: inventory.tensors[1]?.stored });
 });
+
+describe('an adapter of which tensors are lost', () => {
+  const specs: TensorSpec[] = [...linear(Q), ['base_model.model.head.original_module.weight', [2, 3]]];
+  const without = (...names: string[]) =>
+    loraInventory(specs, LORA_CONFIG, { skipped: names.map((name) => ({ name, reason: 'lost' })) });
+
+  test.each([
+    'base_model.model.layers.1.q_proj.lora_A.default.weight',
+    'base_model.model.head.modules_to_save.default.weight',
+  ])('is not merged without %s', (name) => {
+    const found = refusal(without('other.bias', name));
+    expect({ code: found.code, facts: found.facts }).toEqual({
+      code: 'adapter-incomplete',
+      facts: { file: 'run', tensor: name, found: 1 },
+    });
+  });
+
+  test('is merged where what is lost belongs to another one, or to none', () => {
+    const inventory = without(
+      'layers.1.q_proj.lora_A.second.weight',
+      'head.modules_to_save.second.weight',
+      'other.bias',
+    );
+    expect(mergedOf(inventory).tensors).toHaveLength(2);
+  });
+});
