@@ -8,7 +8,6 @@ import { fromBase64 } from '../base/base64.js';
 import { mapBounded } from '../base/concurrent.js';
 import { bytesOf, type DType, isFloat, isTarget } from '../base/dtype.js';
 import { assert, isUnshardError } from '../base/errors.js';
-import { forEachRun } from '../base/slice.js';
 import type { Proof } from '../checkpoints/inventory.js';
 import type { Plan, PlannedTensor } from '../plan/plan.js';
 import type { CrcAudit } from './audit.js';
@@ -20,14 +19,12 @@ import { cpuBackend, scanBytes } from './cpu.js';
 import { flipSigns } from './flip.js';
 import type { StridedRead } from './reads.js';
 import type { PlanSources } from './sources.js';
+import { readStrided } from './strided.js';
 import { plannedTensor } from './tiles.js';
 import { type Comparison, type Computation, type TileJob, type TileWork, workOf } from './work.js';
 
 /** Reads of one tile that are under way at once. */
 const READ_LANES = 4;
-
-/** Strided runs are read through a window of at most this (8 MiB). */
-const WINDOW_BYTES = 2 ** 23;
 
 /** What a run needs to fill tiles. */
 export interface FillContext {
@@ -108,7 +105,11 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
     await sources.read(read.source, read.offset, bytes, signal);
     audit?.add(read.source, read.offset, bytes);
   });
-  for (const read of work.strided) await readStrided(context, read, buffers[read.into]);
+  const targetOf = ({ into, at, start, end }: StridedRead) => buffers[into].subarray(at, at + end - start);
+  await readStrided(work.strided, targetOf, {
+    read: (source, offset, bytes) => sources.read(source, offset, bytes, signal),
+    audit: (source, offset, bytes) => audit?.add(source, offset, bytes),
+  });
   for (const { from, into, to, length } of work.copies) buffers[into].set(input.subarray(from, from + length), to);
   const stats: TensorStats[] = [];
   for (const job of work.jobs) {
@@ -216,32 +217,4 @@ function finishParts(plan: Plan, work: TileWork, output: Uint8Array): TensorStat
     const copied = tensor.from === tensor.to && isFloat(tensor.to);
     return copied && isFloat(tensor.to) ? [{ tensor: part.tensor, stats: scanBytes(tensor.to, bytes) }] : [];
   });
-}
-
-/**
- * Reads the source range that the runs span, window by window, and copies each run to its place. One read serves many
- * rows; where the runs span more than a window, bytes between them are read too, which costs time and no memory.
- */
-async function readStrided(context: FillContext, read: StridedRead, target: Uint8Array): Promise<void> {
-  const { extent, start, end, at } = read;
-  let first = Number.POSITIVE_INFINITY;
-  let last = 0;
-  let bytes = 0;
-  forEachRun(extent, start, end, (offset, _, length) => {
-    first = Math.min(first, offset);
-    last = Math.max(last, offset + length);
-    bytes += length;
-  });
-  // Rows of a shard lie one after another, each byte read once. Of a transposed matrix every tile reads almost all.
-  const audit = bytes === last - first ? context.audit : undefined;
-  for (let from = first; from < last; from += WINDOW_BYTES) {
-    const window = new Uint8Array(Math.min(WINDOW_BYTES, last - from));
-    await context.sources.read(extent.source, from, window, context.signal);
-    audit?.add(extent.source, from, window);
-    forEachRun(extent, start, end, (offset, to, length) => {
-      const begin = Math.max(offset, from);
-      const stop = Math.min(offset + length, from + window.length);
-      if (begin < stop) target.set(window.subarray(begin - from, stop - from), at + to + begin - offset);
-    });
-  }
 }
