@@ -56,10 +56,10 @@ const MAX_PATTERNS = 4;
 export async function readZip(
   source: ByteSource,
   signal?: AbortSignal,
-  known: DirectoryPattern[] = [],
+  known?: DirectoryPattern[],
 ): Promise<ZipArchive> {
   const directory = await readDirectory(source, signal);
-  for (const pattern of known) {
+  for (const pattern of known ?? []) {
     const alike = matchPattern(source.name, directory, pattern);
     if (!alike) continue;
     await findData(source, [alike.last], signal);
@@ -69,8 +69,8 @@ export async function readZip(
   const { entries, last, hasCrcs, warnings } = listing;
   // Shows that nothing, such as a second directory, hides between the last record and the directory.
   if (last !== undefined) await findData(source, [last], signal);
-  const pattern = known.length < MAX_PATTERNS ? patternOf(directory, listing) : undefined;
-  if (pattern) known.push(pattern);
+  const pattern = known && known.length < MAX_PATTERNS ? patternOf(directory, listing) : undefined;
+  if (pattern) known?.push(pattern);
   const byName = new Map(entries.map((entry) => [entry.name, entry]));
   return { source, entries: byName, hasCrcs, warnings, ...(pattern ? { pattern } : {}) };
 }
