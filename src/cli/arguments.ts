@@ -137,6 +137,9 @@ const SOME: ReadonlyMap<string, readonly Verb[]> = new Map([
 /** All that the commands which follow a plan leave open. */
 const WITH_PLAN = new Set(['checkpoint', 'also', 'overwrite', 'no-verify', 'sha256', 'json', 'quiet']);
 
+/** What says how to convert, and not what: `plan` converts nothing. */
+const WITH_RUN = new Set(['no-verify', 'sha256', 'threads', 'dry-run']);
+
 type Verb = 'verify' | 'plan' | 'run' | 'finish';
 
 function isVerb(text: string): text is Verb {
@@ -150,6 +153,9 @@ function refuseForeign(verb: Verb | undefined, options: readonly string[]): void
     const name = option === 'output' ? '-o' : `--${option}`;
     if (owners && !(verb && owners.includes(verb))) {
       throw usage('option-foreign', `${name} is an option of unshard ${owners.join(' and ')}.`);
+    }
+    if (verb === 'plan' && WITH_RUN.has(option)) {
+      throw usage('option-foreign', `${name} is no option of unshard plan: it is for the runs that follow.`);
     }
     if (verb !== 'run' && verb !== 'finish') continue;
     const isOpen = WITH_PLAN.has(option) || (verb === 'run' && (owners || option === 'threads'));
