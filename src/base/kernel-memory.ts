@@ -11,8 +11,8 @@
 
 import { once } from './once.js';
 
-/** Size of the memory (256 MiB): two times what a run uses by default. It is real memory only where it was written to. */
-const MEMORY_BYTES = 2 ** 28;
+/** Size of the memory (160 MiB): the tiles of a run by default, and 32 MiB. It is real memory only where it was written to. */
+const MEMORY_BYTES = 2 ** 27 + 2 ** 25;
 
 /** Size of a page of WebAssembly memory, in bytes. */
 const PAGE_BYTES = 65_536;

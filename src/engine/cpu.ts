@@ -60,7 +60,7 @@ function kernelsOf(kernel: CpuKernel | undefined): Kernels {
 /** Up to this length a loop is faster than making a view to copy from. */
 const LOOP_BYTES = 64;
 
-/** Pieces of fewer elements are gathered; of more, a call for each costs less than their copy. */
+/** Pieces of fewer elements are gathered with their neighbours; of more, a call for each costs less than their copy. */
 const GATHER_BELOW = 2048;
 
 function convertOnCpu({ converter, block }: Kernels, job: ConvertJob): ConvertStats[] {
@@ -81,10 +81,11 @@ function convertOnCpu({ converter, block }: Kernels, job: ConvertJob): ConvertSt
     if (filled > 0) convertTo(block.subarray(0, filled), filledSlot);
     filled = 0;
   };
-  for (const { input, count, slot } of job.pieces) {
+  for (const [i, { input, count, slot }] of job.pieces.entries()) {
     const length = count * fromBytes;
     if (slot !== filledSlot || count >= GATHER_BELOW || filled + length > blockBytes) flush();
-    if (count >= GATHER_BELOW) {
+    const isAlone = filled === 0 && job.pieces[i + 1]?.slot !== slot;
+    if (isAlone || count >= GATHER_BELOW) {
       convertTo(job.input.subarray(input, input + length), slot);
       continue;
     }

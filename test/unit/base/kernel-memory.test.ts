@@ -36,7 +36,7 @@ test('what is reserved never overlaps, in whatever order it is given back', () =
       const [bytes] = held.splice(random(held.length), 1);
       if (bytes) memory.releaseBytes(bytes);
     } else {
-      const bytes = memory.reserveInMemory(random(30 * MEBIBYTE));
+      const bytes = memory.reserveInMemory(random(20 * MEBIBYTE));
       if (bytes) held.push(bytes);
       else refused++;
     }
@@ -49,11 +49,11 @@ test('what is reserved never overlaps, in whatever order it is given back', () =
   expect(refused).toBeGreaterThan(0);
   for (const bytes of held) memory.releaseBytes(bytes);
   // All is free again, in one piece.
-  expect(memory.addressOf(memory.reserveBytes(255 * MEBIBYTE))).toBe(0);
+  expect(memory.addressOf(memory.reserveBytes(159 * MEBIBYTE))).toBe(0);
 });
 
 test('where there is no room, ordinary bytes are given', () => {
-  const all = memory.reserveBytes(200 * MEBIBYTE);
+  const all = memory.reserveBytes(100 * MEBIBYTE);
   const more = memory.reserveBytes(100 * MEBIBYTE);
   expect(memory.addressOf(all)).toBe(0);
   expect(more.byteLength).toBe(100 * MEBIBYTE);
