@@ -32,6 +32,15 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${formatCount(count)} ${count === 1 ? one : many}`;
 }
 
+/** How many names a sentence holds. */
+const MAX_NAMES = 5;
+
+/** Names in a sentence: `a, b`; `a, b, c, d, e and 7 more`. */
+export function formatNames(names: readonly string[]): string {
+  const rest = names.length - MAX_NAMES;
+  return rest > 0 ? `${names.slice(0, MAX_NAMES).join(', ')} and ${formatCount(rest)} more` : names.join(', ');
+}
+
 /** A time span: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`. */
 export function formatSeconds(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;

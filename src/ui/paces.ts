@@ -26,8 +26,10 @@ export interface Job {
   /** Read from the checkpoint. */
   readonly inputBytes: number;
   readonly files: readonly Pick<FileView, 'byteLength'>[];
-  /** Finished files are read back. */
+  /** What is written is read back, in folders when a file is finished. */
   readonly verify: boolean;
+  /** Finished files are read for their SHA-256; in folders that is the same reading. */
+  readonly sha256: boolean;
 }
 
 /** Runs that wrote less than this, in bytes, say nothing of how long a gigabyte takes. */
@@ -47,8 +49,13 @@ export const ESTIMATES: Paces = {
 export function secondsOf(job: Job, to: 'folder' | 'download', { paces }: Paces): number {
   const output = total(job.files);
   const pace = to === 'download' ? paces.download : between(paces.one, paces.several, filesAtOnce(job.files));
-  const read = job.inputBytes + (job.verify ? output : 0);
+  const read = job.inputBytes + output * rereads(job, to);
   return (read * pace.read + output * (pace.write + pace.close)) / 1e9;
+}
+
+/** How often each byte of the output is read again. */
+function rereads({ verify, sha256 }: Job, to: 'folder' | 'download'): number {
+  return to === 'folder' ? Number(verify || sha256) : Number(verify) + Number(sha256);
 }
 
 /** The way that a set of files goes, in a folder; undefined for one in between, which tells nothing of either. */

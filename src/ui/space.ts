@@ -21,9 +21,9 @@ export function fitOf(files: readonly FileView[], free: number | undefined): Fit
   const all = files.reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (!largest || all <= free) return { kind: 'fits' };
   if (largest.byteLength > free) {
-    const text = `${largest.path} has ${formatBytes(largest.byteLength)}, and the browser’s storage has ${formatBytes(free)} free.`;
+    const text = `${largest.path} needs ${formatBytes(largest.byteLength)}, and the browser’s storage has ${formatBytes(free)} free.`;
     return { kind: 'too-large', text };
   }
-  const text = `The files have ${formatBytes(all)}, and the browser’s storage has ${formatBytes(free)} free. The run will wait in between, until you say that the first files are saved.`;
+  const text = `The files need ${formatBytes(all)} in all, and the browser’s storage has ${formatBytes(free)} free. The run will wait in between, until you say that the first files are saved.`;
   return { kind: 'in-turns', text };
 }

@@ -20,6 +20,7 @@ import type {
 } from '../worker/protocol.js';
 import { type Choices, choicesFor, DEFAULT_CHOICES, planOptions } from './choices.js';
 import type { Failure } from './failure.js';
+import { formatNames } from './format.js';
 import { obstacle } from './obstacle.js';
 import { PLAIN_READING, type Reading } from './reading.js';
 import { addSample, type Sample } from './speed.js';
@@ -390,8 +391,7 @@ function letGo<S extends RunningState | ReportState>(state: S, paths: readonly s
 
 /** A sentence on the files of a run that did not come to its end. */
 export function savedText(saved: readonly string[]): string {
-  const files = saved.length > 5 ? `${saved.slice(0, 5).join(', ')} and ${saved.length - 5} more` : saved.join(', ');
-  return `The browser had saved ${files} by then. They are not the whole model: remove them from its downloads.`;
+  return `The browser had saved ${formatNames(saved)} by then. They are not the whole model: remove them from its downloads.`;
 }
 
 /** The newest plan there is, be it of earlier choices. */

@@ -23,7 +23,7 @@ export interface Way {
 /** What decides about the ways. */
 export interface WaysOptions {
   readonly plan: Pick<PlanView, 'files' | 'totals' | 'options'>;
-  readonly verify: boolean;
+  readonly checks: Pick<Job, 'verify' | 'sha256'>;
   /** Where the files go; a folder where that is not chosen yet. */
   readonly to: 'folder' | 'download';
   /** False in browsers that cannot write to a folder. */
@@ -35,8 +35,8 @@ export interface WaysOptions {
 const FAR_FASTER_SECONDS = 20;
 
 /** The ways that there are for a plan. */
-export function waysOf({ plan, verify, to, folders, paces }: WaysOptions): readonly Way[] {
-  const job: Job = { inputBytes: plan.totals.inputBytes, files: plan.files, verify };
+export function waysOf({ plan, checks, to, folders, paces }: WaysOptions): readonly Way[] {
+  const job: Job = { inputBytes: plan.totals.inputBytes, files: plan.files, ...checks };
   const size = plan.files.reduce((sum, { byteLength }) => sum + byteLength, 0);
   const isSharded = plan.options.maxShardSize !== undefined;
   const isSeen = (...roads: Paces['measured']): boolean => roads.every((road) => paces.measured.includes(road));

@@ -177,7 +177,7 @@ describe('little storage', () => {
     await page.getByRole('button', { name: 'Download the files' }).click();
     await expect(pressStart(page, false)).rejects.toThrow('this does not fit');
     const notice = await page.getByTestId('destination').getByRole('alert').textContent();
-    expect(notice).toMatch(/^model\.safetensors has 25\.2 MB, and the browser’s storage has 1\d(\.\d)? MB free\.$/);
+    expect(notice).toMatch(/^model\.safetensors needs 25\.2 MB, and the browser’s storage has 1\d(\.\d)? MB free\.$/);
     // In smaller files it can be started.
     await setOptions(page, { maxShardSize: '8 MB' });
     await page.getByRole('button', { name: 'Start', disabled: false }).waitFor();

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { canOpenFolders, droppedDestination, type Picked, pickDestination } from '../folders.js';
+import { formatNames } from '../format.js';
 import type { Paces } from '../paces.js';
 import { fitOf } from '../space.js';
 import { type Destination, DOWNLOAD, lastPlan, type PlanState, type Send } from '../state.js';
@@ -92,7 +93,7 @@ function CollisionNotice({ state, send }: { readonly state: PlanState; readonly 
   if (collisions.sources.length > 0) {
     return (
       <NoticeBox tone="problem">
-        {collisions.sources.join(', ')} in this folder belongs to the checkpoint. Choose another folder.
+        {formatNames(collisions.sources)} in this folder belongs to the checkpoint. Choose another folder.
       </NoticeBox>
     );
   }
@@ -105,7 +106,7 @@ function CollisionNotice({ state, send }: { readonly state: PlanState; readonly 
         checked={overwrite}
         onChange={({ currentTarget }) => send({ type: 'overwrite', overwrite: currentTarget.checked })}
       />
-      <span>Replace the existing files: {collisions.existing.join(', ')}</span>
+      <span>Replace the existing files: {formatNames(collisions.existing)}</span>
     </label>
   );
 }

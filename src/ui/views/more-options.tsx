@@ -25,7 +25,7 @@ export function MoreOptions({ state, choose }: Props): JSX.Element {
         Compare checksums and copies, and read the output back
       </Check>
       <Check name="sha256" checked={choices.sha256} choose={(sha256) => choose({ sha256 })}>
-        SHA-256 of the files: each is read once more
+        SHA-256 of the files
       </Check>
       <Patterns
         label="Only these tensors"

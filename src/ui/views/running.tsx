@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { checkSeconds, checkSecondsLeft, runSecondsLeft } from '../closing.js';
-import { formatAbout, formatBytes, formatRate, plural } from '../format.js';
+import { formatAbout, formatBytes, formatNames, formatRate, plural } from '../format.js';
 import type { Paces } from '../paces.js';
 import { rateOf } from '../speed.js';
 import { isReadingBack, type RunningState, type Send } from '../state.js';
@@ -23,11 +23,14 @@ export function Running(props: {
   const perGigabyte = isDownload ? 0 : (progress?.secondsPerGigabyte ?? paces.paces.one.close);
   const closing = isDownload ? [] : (progress?.closing ?? []);
   const now = useNow(closing.length > 0 || readingSince !== undefined);
-  // Downloads are read back while they are written.
-  const readBack = state.from.choices.verify && !isDownload ? paces.paces.one.read : 0;
+  const { verify, sha256 } = state.from.choices;
+  // What is verified of downloads is read back while they are written.
+  const isReadAgain = sha256 || (verify && !isDownload);
+  const readBack = isReadAgain ? paces.paces[isDownload ? 'download' : 'one'].read : 0;
   const read = readingSince === undefined ? 0 : (performance.now() - readingSince) / 1000;
   const left =
     progress &&
+    !progress.wait &&
     runSecondsLeft({ plan, progress: { written, closing }, samples, check: perGigabyte, readBack, read, now });
   useEffect(() => {
     const warn = (event: BeforeUnloadEvent): void => event.preventDefault();
@@ -51,7 +54,7 @@ export function Running(props: {
           <p>
             <code>{progress.wait.path}</code> needs {formatBytes(progress.wait.needed)}, and{' '}
             {formatBytes(progress.wait.free)} are free. When the browser has saved{' '}
-            {downloads.map(({ path }) => path).join(', ') || 'the files before it'}, their copies here can go.
+            {formatNames(downloads.map(({ path }) => path)) || 'the files before it'}, their copies here can go.
           </p>
           <button
             type="button"
@@ -66,7 +69,7 @@ export function Running(props: {
         facts={[
           ['Written', `${formatBytes(written)} of ${formatBytes(total)}`],
           ['Speed', rate === undefined ? '–' : formatRate(rate)],
-          ['Time left', left === undefined ? '–' : formatAbout(left)],
+          ['Time left', typeof left === 'number' ? formatAbout(left) : '–'],
           [isDownload ? 'Files given to the browser' : 'Files finished', `${filesDone(state)} of ${plan.files.length}`],
           [
             'Check of the browser',
@@ -96,6 +99,7 @@ function checkText(left: number): string {
 /** What is going on, in sentences. */
 function Phase(props: { readonly state: RunningState; readonly perGigabyte: number }): JSX.Element {
   const { progress, plan, destination } = props.state;
+  if (progress?.wait) return <>Waiting for space in the browser’s storage.</>;
   if (!progress?.file) return <>Opening files.</>;
   const [checked, ...more] = destination.ref.kind === 'directory' ? progress.closing : [];
   return (
@@ -107,7 +111,7 @@ function Phase(props: { readonly state: RunningState; readonly perGigabyte: numb
       )}
       {isReadingBack(progress) && (
         <>
-          Reading <code>{progress.file}</code> back, and comparing it with what was written.
+          Reading <code>{progress.file}</code> back.
         </>
       )}
       {checked && (

@@ -14,7 +14,7 @@ export function Ways({ state, send, paces }: Props): JSX.Element | null {
   if (!plan) return null;
   const ways = waysOf({
     plan,
-    verify: state.choices.verify,
+    checks: state.choices,
     to: state.destination?.ref.kind === 'download' ? 'download' : 'folder',
     folders: canOpenFolders(),
     paces,

@@ -4,6 +4,7 @@ import {
   formatBytes,
   formatCount,
   formatMagnitude,
+  formatNames,
   formatRate,
   formatSeconds,
   formatShape,
@@ -90,5 +91,16 @@ describe('formatAbout', () => {
     [10_750, 'about 3 h'],
   ])('%d seconds', (seconds, text) => {
     expect(formatAbout(seconds)).toBe(text);
+  });
+});
+
+describe('formatNames', () => {
+  it.each([
+    ['', ''],
+    ['a', 'a'],
+    ['abcde', 'a, b, c, d, e'],
+    ['abcdefg', 'a, b, c, d, e and 2 more'],
+  ])('of %s', (names, text) => {
+    expect(formatNames([...names])).toBe(text);
   });
 });

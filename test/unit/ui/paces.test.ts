@@ -25,7 +25,7 @@ const PACES: Paces = {
 
 function job(inputGigabytes: number, ...fileGigabytes: number[]): Job {
   const files = fileGigabytes.map((size) => ({ byteLength: size * GB }));
-  return { inputBytes: inputGigabytes * GB, files, verify: false };
+  return { inputBytes: inputGigabytes * GB, files, verify: false, sha256: false };
 }
 
 describe('the seconds of a job', () => {
@@ -42,8 +42,16 @@ describe('the seconds of a job', () => {
     expect(secondsOf(asked, to, PACES)).toBeCloseTo(seconds, 9);
   });
 
-  it('count what is read back as well', () => {
-    expect(secondsOf({ ...job(4, 2), verify: true }, 'folder', PACES)).toBe(4 + 2 + 2 * 12);
+  it.each([
+    [false, false, 0, 0],
+    [true, false, 1, 1],
+    [false, true, 1, 1],
+    // A file of a folder is read back as a whole, a download while it is written.
+    [true, true, 1, 2],
+  ])('count what is read back as well (verify %s, sha256 %s)', (verify, sha256, folder, download) => {
+    const checked = { ...job(4, 2), verify, sha256 };
+    expect(secondsOf(checked, 'folder', PACES)).toBe(4 + 2 * folder + 2 * 12);
+    expect(secondsOf(checked, 'download', PACES)).toBe(4 + 2 * download + 2 * 2);
   });
 
   it('are far fewer by four files than by one, and by download than by these, as long as nothing was measured', () => {

@@ -14,12 +14,12 @@ it('files fit where all have space, or the browser does not say', () => {
 
 it('files fit one after another where only each of them does', () => {
   const text =
-    'The files have 9 GB, and the browser’s storage has 8.9 GB free. The run will wait in between, until you say that the first files are saved.';
+    'The files need 9 GB in all, and the browser’s storage has 8.9 GB free. The run will wait in between, until you say that the first files are saved.';
   expect(fitOf(FILES, 8_900_000_000)).toEqual({ kind: 'in-turns', text });
   expect(fitOf(FILES, 5_000_000_000).kind).toBe('in-turns');
 });
 
 it('a file that has not enough space is refused with both numbers', () => {
-  const text = 'b has 5 GB, and the browser’s storage has 4.2 GB free.';
+  const text = 'b needs 5 GB, and the browser’s storage has 4.2 GB free.';
   expect(fitOf(FILES, 4_200_000_000)).toEqual({ kind: 'too-large', text });
 });
