@@ -38,22 +38,28 @@ export async function inspectPartial(
   if (!first) return withWarnings(inventoryOf(whole), ...asked.map((message) => ({ code: 'file-left-out', message })));
   const best = await bestPart(left, tag, options);
   if (!best) return inventoryOf(whole);
-  if (parametersOf(best).length === 0) return { ...best, problems: [nothingRecovered(tag.path || tag.tag, first)] };
-  return withReasons(best, [...asked, ...problems.map(({ message }) => message)].join(' '));
+  const { part, unusable = [] } = best;
+  if (parametersOf(part).length === 0) return { ...part, problems: [nothingRecovered(tag.path || tag.tag, first)] };
+  const reasons = new Set([...asked, ...problems.map(({ message }) => message), ...unusable]);
+  return withReasons(part, [...reasons].join(' '));
+}
+
+/** What can be had, and why no optimizer file is used where that is so. */
+interface Part {
+  readonly part: DeepspeedInventory;
+  readonly unusable?: readonly string[];
 }
 
 /** The reading that gives the most parameters: with the optimizer files that are left, or with none of them. */
-async function bestPart(
-  tree: FileTree,
-  tag: TagChoice,
-  options: InspectOptions,
-): Promise<DeepspeedInventory | undefined> {
+async function bestPart(tree: FileTree, tag: TagChoice, options: InspectOptions): Promise<Part | undefined> {
   const partial = { ...options, partial: true };
-  const masters = usable(await attempt(tree, tag, partial));
-  if (masters && masters.skipped.length === 0) return masters;
+  const reading = await attempt(tree, tag, partial);
+  const masters = usable(reading);
+  if (masters?.skipped.length === 0) return { part: masters };
   const copies = usable(await attempt(withoutFiles(tree, isOptimizer), tag, partial));
-  const isBetter = copies && (!masters || parametersOf(copies).length > parametersOf(masters).length);
-  return isBetter ? copies : masters;
+  if (masters && parametersOf(masters).length >= (copies ? parametersOf(copies).length : 0)) return { part: masters };
+  const problems = 'error' in reading ? [reading.error.detail] : reading.inventory.problems;
+  return copies && { part: copies, unusable: problems.map(({ message }) => message) };
 }
 
 function usable(reading: Reading): DeepspeedInventory | undefined {

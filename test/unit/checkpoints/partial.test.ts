@@ -289,13 +289,17 @@ describe('what is left must agree', () => {
     ['a rank of another version', optimPath(spec, 2), () => spread(2, { version: '0.16.9' })],
     [
       'a rank with longer slices',
-      optimPath(spec, 2),
+      'proves how large the slices of the lost ranks',
       () => spread(2, { groups: GROUPS.map((group) => group.concat({ name: 'more', shape: [8] })) }),
     ],
-  ])('%s beside a lost one: no master is taken', async (_, from, other) => {
+  ])('%s beside a lost one: no master is taken, and the reason is told', async (_, reason, other) => {
+    const from = optimPath(spec, 2);
     const files = { ...without(written.files, path), [from]: bytesOf({ ...writeCheckpoint(other()).files }, from) };
     expect(await toSafetensors(files, {}, PARTIAL)).toEqual(expectedOf(withCopies(spec, written, all), 'F32'));
-    expect(codesOf(await read(files))).not.toContain('copies-taken');
+    const { warnings, checks } = await read(files);
+    expect(warnings.map(({ code }) => code)).not.toContain('copies-taken');
+    expect(warnings.find(({ code }) => code === 'partial')?.message).toMatch(reason);
+    expect(checks.find(({ id }) => id === 'partial')?.detail).toMatch(reason);
   });
 
   test.each([
@@ -309,6 +313,8 @@ describe('what is left must agree', () => {
     const inventory = await read(without(files, optimOf(0)));
     expect(inventory.tensors.map(({ origin }) => origin)).toEqual(origins);
     expect(codesOf(inventory)).toEqual(codes);
+    const message = inventory.warnings.find(({ code }) => code === 'partial')?.message ?? '';
+    expect(message.includes('proves how large the slices of the lost ranks (0) were')).toBe(!counts);
   });
 
   test('of pieces that were dealt to the ranks none is taken', async () => {
