@@ -48,26 +48,22 @@ export async function openParts(plan: Plan, options: RunOptions, writeFiles: Wri
  */
 export async function refuseOthers({ plan, options, states }: PartsContext, files: readonly number[]): Promise<void> {
   if (options.overwrite === true) return;
-  const paths: string[] = [];
-  for (const { path } of files.map((index) => outputFile(plan, index)))
-    if (!(await states.read(path))) paths.push(path);
-  await refuseExisting(options.output, paths);
+  const others: string[] = [];
+  for (const { path } of files.map((index) => outputFile(plan, index))) {
+    // In this order: another run of the part writes the state first, and then the file.
+    if ((await options.output.has(path)) && !(await states.read(path))) others.push(path);
+  }
+  await refuseExisting(options.output, others, files.length);
 }
 
 /** Writes one file and the proof of it. */
 export async function writeFile(context: PartsContext, index: number, options: RunOptions): Promise<CompleteFile> {
-  const { plan, states, writeFiles } = context;
+  const { plan, states } = context;
   const { path, byteLength } = outputFile(plan, index);
   await states.write(path, { version: 1, status: 'started', plan: states.plan });
   const verify = options.verify ?? true;
   const audit = new CrcAudit(plan.crcs);
-  const report = await writeFiles(planOfFiles(plan, [index]).plan, { ...options, overwrite: true }, audit).catch(
-    async (error: unknown) => {
-      // What was only stopped may be finished by another run of this part at this moment.
-      if (!isAbort(error)) await context.options.output.remove(path);
-      throw error;
-    },
-  );
+  const report = await writeUndisturbed(context, index, options, audit);
   const runs = verify ? audit.takeRuns() : [];
   const { name, description, threads, jobsOnCpu } = report.backend;
   const { crc32, sha256 } = report.files[0] ?? {};
@@ -87,6 +83,34 @@ export async function writeFile(context: PartsContext, index: number, options: R
   };
   await states.write(path, state);
   return state;
+}
+
+/** A file that another run of its part replaces while it is read back is written again, so many times in all. */
+const WRITE_TIMES = 5;
+
+async function writeUndisturbed(
+  context: PartsContext,
+  index: number,
+  options: RunOptions,
+  audit: CrcAudit,
+  times = WRITE_TIMES,
+): Promise<Report> {
+  const { plan, writeFiles } = context;
+  const { path } = outputFile(plan, index);
+  try {
+    return await writeFiles(planOfFiles(plan, [index]).plan, { ...options, overwrite: true }, audit);
+  } catch (error) {
+    // What was only stopped may be finished by another run of this part at this moment.
+    if (isAbort(error)) throw error;
+    const isReplaced =
+      isUnshardError(error, 'source') && error.detail.code === 'source-changed' && error.detail.facts['file'] === path;
+    if (isReplaced && times > 1) {
+      audit.takeRuns();
+      return writeUndisturbed(context, index, options, audit, times - 1);
+    }
+    await context.options.output.remove(path);
+    throw error;
+  }
 }
 
 /** The state of a file that is complete and as long as it should be. */
@@ -181,8 +205,12 @@ async function voidReaders(context: PartsContext, files: readonly FinishedFile[]
 
 /** Size of a file; undefined where there is none. */
 async function sizeOf(output: OutputTree, path: string): Promise<number | undefined> {
-  if (!(await output.has(path))) return undefined;
-  const source = await output.open(path);
-  await source.close();
-  return source.size;
+  try {
+    const source = await output.open(path);
+    await source.close();
+    return source.size;
+  } catch (error) {
+    if (isUnshardError(error, 'source') && error.detail.code === 'source-missing') return undefined;
+    throw error;
+  }
 }

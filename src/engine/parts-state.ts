@@ -156,8 +156,16 @@ function stateOf(path: string): string {
   return `${STATE_FOLDER}/${path}.json`;
 }
 
+/** A file that another run replaces while it is read is read again, so many times in all. */
+const READ_TIMES = 10;
+
 /** A value from a file; undefined where there is no file, and where it was not written by `writeJson`. */
-async function readJson<T>(output: OutputTree, path: string, shape: Shape<T>): Promise<T | undefined> {
+async function readJson<T>(
+  output: OutputTree,
+  path: string,
+  shape: Shape<T>,
+  times = READ_TIMES,
+): Promise<T | undefined> {
   try {
     const source = await output.open(path);
     try {
@@ -167,9 +175,10 @@ async function readJson<T>(output: OutputTree, path: string, shape: Shape<T>): P
       await source.close();
     }
   } catch (error) {
-    // Another run may replace it while it is read; what that writes is as good.
-    const isGone = isUnshardError(error, 'source') && ['source-missing', 'source-changed'].includes(error.detail.code);
-    if (isGone || error instanceof ShapeFault || error instanceof SyntaxError) return undefined;
+    if (error instanceof ShapeFault || error instanceof SyntaxError) return undefined;
+    if (!isUnshardError(error, 'source')) throw error;
+    if (error.detail.code === 'source-missing') return undefined;
+    if (error.detail.code === 'source-changed' && times > 1) return readJson(output, path, shape, times - 1);
     throw error;
   }
 }

@@ -3,6 +3,7 @@ import { crc32 } from '../../../src/base/crc32.js';
 import { type FinishOptions, finish } from '../../../src/engine/parts-finish.js';
 import type { Report, RunProgress } from '../../../src/engine/report.js';
 import { type RunOptions, run } from '../../../src/engine/run.js';
+import { sourceFailure } from '../../../src/io/failures.js';
 import { type MemoryOutput, memoryOutput, memoryTree } from '../../../src/io/memory.js';
 import type { FileTree, OutputTree } from '../../../src/io/types.js';
 import type { Plan, PlanOptions } from '../../../src/plan/plan.js';
@@ -380,6 +381,45 @@ test('SHA-256s of parts are in the report of the end, also where that takes none
   const { files } = await end({ verify: false });
   const missing = files.filter((file) => file.sha256 === undefined).map(({ path }) => path);
   expect(missing).toEqual(['model.safetensors.index.json']);
+});
+
+test('a state that another run replaces while it is read is read again', async () => {
+  await runParts();
+  let changes = 0;
+  const changing: MemoryOutput = {
+    ...output,
+    async open(path) {
+      const source = await output.open(path);
+      if (!path.startsWith('.unshard/') || changes++ > 3) return source;
+      return { ...source, read: () => Promise.reject(sourceFailure('source-changed', path)) };
+    },
+  };
+  const reads = recordingTree(input);
+  await runPart(0, { output: changing, input: reads });
+  expect(changes).toBeGreaterThan(4);
+  expect(reads.reads).toEqual([]);
+});
+
+test('a file that another run replaces while it is read back is written again, but not for ever', async () => {
+  const path = 'tokenizer.json';
+  /** The output, whose file of this path is replaced so many times while it is read. */
+  const replaced = (times: number): MemoryOutput => {
+    let left = times;
+    return {
+      ...output,
+      async open(file) {
+        const source = await output.open(file);
+        if (file !== path || left-- <= 0) return source;
+        return { ...source, read: () => Promise.reject(sourceFailure('source-changed', file)) };
+      },
+    };
+  };
+  const detail = await rejectionOf(runPart(partOf(path), { output: replaced(1000) }));
+  expect(detail).toMatchObject({ code: 'source-changed', facts: { file: path } });
+  expect(stateOf(path).status).toBe('started');
+  await runPart(partOf(path), { output: replaced(2) });
+  expect(output.files.get(path)).toEqual(FILES[path]);
+  expect(stateOf(path).status).toBe('complete');
 });
 
 test('two runs of one part at the same time do no harm', async () => {
