@@ -14,6 +14,9 @@ import { once } from './once.js';
 /** Size of the memory (160 MiB): the tiles of a run by default, and 32 MiB. It is real memory only where it was written to. */
 const MEMORY_BYTES = 2 ** 27 + 2 ** 25;
 
+/** Its size where so much cannot be had (16 MiB): what the kernels need to copy to, and some reads. */
+const SMALL_MEMORY_BYTES = 2 ** 24;
+
 /** Size of a page of WebAssembly memory, in bytes. */
 const PAGE_BYTES = 65_536;
 
@@ -21,7 +24,12 @@ const PAGE_BYTES = 65_536;
 const LINE_BYTES = 64;
 
 /** The memory of this thread; undefined where there is no WebAssembly. It never grows, so that views of it stay good. */
-export const kernelMemory = once((): WebAssembly.Memory | undefined => newMemory(MEMORY_BYTES));
+export const kernelMemory = once((): WebAssembly.Memory | undefined => {
+  const memory = newMemory(MEMORY_BYTES) ?? newMemory(SMALL_MEMORY_BYTES);
+  // Kernels read whole vectors, beyond the end of what they are given: the last line is nobody's.
+  if (memory) free.push({ start: 0, end: memory.buffer.byteLength - LINE_BYTES });
+  return memory;
+});
 
 /** A memory of at least `bytes` that never grows; undefined where it cannot be had. */
 export function newMemory(bytes: number): WebAssembly.Memory | undefined {
@@ -76,7 +84,7 @@ export function addressOf(bytes: Uint8Array): number | undefined {
 }
 
 /** What is free, in ascending order, no two next to each other. */
-const free: { start: number; end: number }[] = [{ start: 0, end: MEMORY_BYTES - LINE_BYTES }];
+const free: { start: number; end: number }[] = [];
 
 /** Where each reserved range ends, by its start. */
 const reserved = new Map<number, number>();

@@ -75,6 +75,18 @@ test('giving back a part, or twice, frees nothing that is in use', () => {
   expect(fourth.byteOffset).toBeGreaterThanOrEqual(third.byteOffset + 1000);
 });
 
+test('where a large memory cannot be had, a small one is', () => {
+  const { Memory } = WebAssembly;
+  const Small = function (this: unknown, descriptor: WebAssembly.MemoryDescriptor) {
+    if (descriptor.initial > 1000) throw new RangeError('could not allocate memory');
+    return new Memory(descriptor);
+  };
+  vi.stubGlobal('WebAssembly', { Memory: Small });
+  const inside = memory.reserveBytes(10 * MEBIBYTE);
+  expect(memory.addressOf(inside)).toBe(0);
+  expect(memory.addressOf(memory.reserveBytes(10 * MEBIBYTE))).toBeUndefined();
+});
+
 describe('without WebAssembly', () => {
   test('bytes are ordinary ones', () => {
     vi.stubGlobal('WebAssembly', undefined);
