@@ -53,8 +53,8 @@ export {
 } from './engine/consolidate.js';
 export { cpuBackend } from './engine/cpu.js';
 export type { GpuBackend, GpuOptions } from './engine/gpu/backend.js';
-export type { Part } from './engine/parts.js';
-export { type FinishOptions, finish } from './engine/parts-finish.js';
+export { type FinishOptions, finish } from './engine/parts/finish.js';
+export type { Part } from './engine/parts/parts.js';
 export type { BackendReport, FileReport, Report, RunProgress, TensorReport } from './engine/report.js';
 export { type RunOptions, run } from './engine/run.js';
 export type { Threads } from './engine/threads/threads.js';

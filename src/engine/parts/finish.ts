@@ -4,11 +4,12 @@
  * @module
  */
 
-import { isUnshardError, UnshardError } from '../base/errors.js';
-import type { FileTree, SharedOutput } from '../io/types.js';
-import { checkPlan, STATE_FOLDER } from '../plan/check.js';
-import type { Plan } from '../plan/plan.js';
-import { lastFiles, outputFile, partName, partOfFiles } from './parts.js';
+import { isUnshardError, UnshardError } from '../../base/errors.js';
+import type { FileTree, SharedOutput } from '../../io/types.js';
+import { checkPlan, STATE_FOLDER } from '../../plan/check.js';
+import type { Plan } from '../../plan/plan.js';
+import type { Report, RunProgress } from '../report.js';
+import { writeFiles } from '../run.js';
 import {
   completeState,
   joinReport,
@@ -18,10 +19,9 @@ import {
   rereadFile,
   voidFile,
   writeFile,
-} from './parts-files.js';
-import { type FinishedFile, joinFiles, readBackReport } from './parts-report.js';
-import type { Report, RunProgress } from './report.js';
-import { writeFiles } from './run.js';
+} from './files.js';
+import { lastFiles, outputFile, partName, partOfFiles } from './parts.js';
+import { type FinishedFile, joinFiles, readBackReport } from './report.js';
 
 /** Options of `finish`. */
 export interface FinishOptions {

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { assert, UnshardError } from '../base/errors.js';
-import type { OutputFile, OutputPart, Plan, PlannedTensor } from '../plan/plan.js';
-import { totalsOf } from '../plan/totals.js';
+import { assert, UnshardError } from '../../base/errors.js';
+import type { OutputFile, OutputPart, Plan, PlannedTensor } from '../../plan/plan.js';
+import { totalsOf } from '../../plan/totals.js';
 
 /** One of `count` shares of a plan's files. */
 export interface Part {

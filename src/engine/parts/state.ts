@@ -5,7 +5,7 @@
  * @module
  */
 
-import { isUnshardError, UnshardError } from '../base/errors.js';
+import { isUnshardError, UnshardError } from '../../base/errors.js';
 import {
   array,
   exactly,
@@ -18,13 +18,13 @@ import {
   tagged,
   text,
   whole,
-} from '../base/json-shape.js';
-import { readBytes } from '../io/read.js';
-import type { OutputTree } from '../io/types.js';
-import { STATE_FOLDER } from '../plan/check.js';
-import type { AuditRun } from './audit.js';
-import type { ConvertStats } from './backend.js';
-import type { BackendReport } from './report.js';
+} from '../../base/json-shape.js';
+import { readBytes } from '../../io/read.js';
+import type { OutputTree } from '../../io/types.js';
+import { STATE_FOLDER } from '../../plan/check.js';
+import type { AuditRun } from '../audit.js';
+import type { ConvertStats } from '../backend.js';
+import type { BackendReport } from '../report.js';
 
 /** What is known of one output file. */
 export type FileState =

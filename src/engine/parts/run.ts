@@ -5,12 +5,14 @@
  * @module
  */
 
-import { mapBounded } from '../base/concurrent.js';
-import { isUnshardError } from '../base/errors.js';
-import { checkPlan } from '../plan/check.js';
-import type { Plan } from '../plan/plan.js';
-import { DEFAULT_MEMORY } from './lanes.js';
-import { filesOfPart, outputFile, type Part, partName, planOfFiles } from './parts.js';
+import { mapBounded } from '../../base/concurrent.js';
+import { isUnshardError } from '../../base/errors.js';
+import { checkPlan } from '../../plan/check.js';
+import type { Plan } from '../../plan/plan.js';
+import { DEFAULT_MEMORY } from '../lanes.js';
+import type { Report, RunProgress } from '../report.js';
+import type { RunOptions } from '../run.js';
+import type { Threads } from '../threads/threads.js';
 import {
   completeState,
   joinReport,
@@ -20,13 +22,11 @@ import {
   rereadFile,
   type WriteFiles,
   writeFile,
-} from './parts-files.js';
-import type { FinishedFile } from './parts-report.js';
-import { readBackReport } from './parts-report.js';
-import type { CompleteFile } from './parts-state.js';
-import type { Report, RunProgress } from './report.js';
-import type { RunOptions } from './run.js';
-import type { Threads } from './threads/threads.js';
+} from './files.js';
+import { filesOfPart, outputFile, type Part, partName, planOfFiles } from './parts.js';
+import type { FinishedFile } from './report.js';
+import { readBackReport } from './report.js';
+import type { CompleteFile } from './state.js';
 
 /** Files that are written at once: while one is closed and read back, another is converted. */
 const FILES_AT_ONCE = 2;

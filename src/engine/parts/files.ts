@@ -4,20 +4,20 @@
  * @module
  */
 
-import { isAbort, isUnshardError, type UnshardError } from '../base/errors.js';
-import type { OutputTree } from '../io/types.js';
-import { hashPlan } from '../plan/hash.js';
-import type { Plan } from '../plan/plan.js';
-import { CrcAudit } from './audit.js';
-import { refuseExisting } from './existing.js';
-import { reportOf } from './make-report.js';
+import { isAbort, isUnshardError, type UnshardError } from '../../base/errors.js';
+import type { OutputTree } from '../../io/types.js';
+import { hashPlan } from '../../plan/hash.js';
+import type { Plan } from '../../plan/plan.js';
+import { CrcAudit } from '../audit.js';
+import { refuseExisting } from '../existing.js';
+import { reportOf } from '../make-report.js';
+import { readBack } from '../read-back.js';
+import type { Report } from '../report.js';
+import type { RunOptions } from '../run.js';
+import { PlanSources } from '../sources.js';
 import { type FilesPlan, outputFile, planOfFiles } from './parts.js';
-import { type FinishedFile, joinBackends, joinChecks, joinFiles, joinNeighbours, joinStats } from './parts-report.js';
-import { assertSamePlan, type CompleteFile, PartsState } from './parts-state.js';
-import { readBack } from './read-back.js';
-import type { Report } from './report.js';
-import type { RunOptions } from './run.js';
-import { PlanSources } from './sources.js';
+import { type FinishedFile, joinBackends, joinChecks, joinFiles, joinNeighbours, joinStats } from './report.js';
+import { assertSamePlan, type CompleteFile, PartsState } from './state.js';
 
 /** Writes some files of a plan. What is read goes to the audit, which is not asked for its findings. */
 export type WriteFiles = (plan: Plan, options: RunOptions, audit: CrcAudit) => Promise<Report>;

@@ -4,18 +4,18 @@
  * @module
  */
 
-import { combineCrc32 } from '../base/crc32.js';
-import { assert } from '../base/errors.js';
-import type { CheckReport } from '../checkpoints/inventory.js';
-import { addStats, emptyStats } from '../numeric/stats.js';
-import type { Plan } from '../plan/plan.js';
-import { type AuditRun, CrcAudit } from './audit.js';
-import type { ConvertStats } from './backend.js';
+import { combineCrc32 } from '../../base/crc32.js';
+import { assert } from '../../base/errors.js';
+import type { CheckReport } from '../../checkpoints/inventory.js';
+import { addStats, emptyStats } from '../../numeric/stats.js';
+import type { Plan } from '../../plan/plan.js';
+import { type AuditRun, CrcAudit } from '../audit.js';
+import type { ConvertStats } from '../backend.js';
+import { proofReports } from '../prove.js';
+import type { BackendReport, FileReport } from '../report.js';
+import type { PlanSources } from '../sources.js';
 import { outputFile, planOfFiles } from './parts.js';
-import type { CompleteFile } from './parts-state.js';
-import { proofReports } from './prove.js';
-import type { BackendReport, FileReport } from './report.js';
-import type { PlanSources } from './sources.js';
+import type { CompleteFile } from './state.js';
 
 /** A file of a plan, by its index there, and its state. */
 export interface FinishedFile {

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { filesOfPart, lastFiles, partName, partOfFiles, planOfFiles } from '../../../src/engine/parts.js';
-import { checkPlan } from '../../../src/plan/check.js';
-import { plan } from '../../../src/plan/make.js';
-import type { OutputFile, Plan } from '../../../src/plan/plan.js';
-import { detailOf } from '../../helpers/errors.js';
-import { inventoryOf, masterOf } from '../../helpers/inventory.js';
+import { filesOfPart, lastFiles, partName, partOfFiles, planOfFiles } from '../../../../src/engine/parts/parts.js';
+import { checkPlan } from '../../../../src/plan/check.js';
+import { plan } from '../../../../src/plan/make.js';
+import type { OutputFile, Plan } from '../../../../src/plan/plan.js';
+import { detailOf } from '../../../helpers/errors.js';
+import { inventoryOf, masterOf } from '../../../helpers/inventory.js';
 
 const NOTHING = plan(inventoryOf([masterOf('a', 4, 0)]));
 
