@@ -6,7 +6,7 @@
 
 import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { runOrThrow, runProcess } from './process.js';
+import { type Ended, runOrThrow, runProcess } from './process.js';
 
 /** Bytes of one read or write. */
 const BLOCK = 2 ** 24;
@@ -52,7 +52,7 @@ export function warm(ranges: readonly FileRange[]): void {
  */
 export async function chill(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
-    const { code } = await runProcess('dd', [`if=${path}`, 'iflag=nocache', 'count=0']);
+    const { code } = await runIfThere('dd', [`if=${path}`, 'iflag=nocache', 'count=0']);
     if (code !== 0) return false;
   }
   return paths.length > 0 && !(await isCached(paths[0] ?? ''));
@@ -60,6 +60,11 @@ export async function chill(paths: readonly string[]): Promise<boolean> {
 
 /** True where any page of a file is in the page cache, and where nothing tells. */
 async function isCached(path: string): Promise<boolean> {
-  const { code, stdout } = await runProcess('fincore', ['--noheadings', '--output', 'PAGES', path]);
+  const { code, stdout } = await runIfThere('fincore', ['--noheadings', '--output', 'PAGES', path]);
   return code !== 0 || Number(stdout) > 0;
+}
+
+/** Runs a command that not every machine has. */
+async function runIfThere(command: string, args: readonly string[]): Promise<Pick<Ended, 'code' | 'stdout'>> {
+  return runProcess(command, args).catch(() => ({ code: null, stdout: '' }));
 }
