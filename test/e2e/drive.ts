@@ -218,6 +218,8 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
   for (;;) {
     // What was typed a moment ago shows with the next frame; until then the button may still look ready.
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+    // On a busy machine a click that came through may be told of too late.
+    if ((await page.locator('main').getAttribute('data-state')) !== 'plan') return;
     if ((await start.isEnabled()) && (await clicked(start))) return;
     const reason = (await obstacle.textContent()) ?? '';
     if (overwrite && reason.startsWith('Agree')) await overwriteBox.check();
