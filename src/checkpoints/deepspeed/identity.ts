@@ -57,7 +57,8 @@ export async function checkDuplicates(
   signal: AbortSignal | undefined,
 ): Promise<CheckReport> {
   const seen = new Map<string, OptimStates['shard']>();
-  const owners = optims.filter(({ shard }, rank) => !shard.isLost && ownsElements(stage, rank, optims, groups));
+  const owns = ownersOf(stage, optims, groups);
+  const owners = optims.filter(({ shard }, rank) => !shard.isLost && owns[rank]);
   for (const { shard, flatGroups } of owners) {
     const content = contentOf(shard.file);
     if (content === undefined) continue;
@@ -105,16 +106,25 @@ function contentOf(file: TorchFile): string | undefined {
   return storages.map(({ size, crc32 }) => `${size} ${crc32}`).join();
 }
 
-/** True where a rank's file holds at least one element of a parameter: not padding alone, and not all in swap files. */
-function ownsElements(stage: number, rank: number, optims: readonly OptimStates[], groups: GroupShapes): boolean {
-  return groups.some((shapes, g) => {
-    if ((optims[rank]?.flatGroups[g]?.numel ?? 0) === 0) return false;
-    if (stage === 3)
-      return shapes.some(([, shape]) => rank * Math.ceil(numelOf(shape) / optims.length) < numelOf(shape));
-    const before = optims.slice(0, rank).reduce((sum, { flatGroups }) => sum + (flatGroups[g]?.numel ?? 0), 0);
-    const needed = shapes.reduce((sum, [, shape]) => sum + numelOf(shape), 0);
-    return before < needed;
-  });
+/** For each rank, whether its file holds at least one element of a parameter: not padding alone, and not all in swap files. */
+function ownersOf(stage: number, optims: readonly OptimStates[], groups: GroupShapes): boolean[] {
+  const owns = optims.map(() => false);
+  for (const [g, shapes] of groups.entries()) {
+    const sizes = shapes.map(([, shape]) => numelOf(shape));
+    // At stage 3 the parameter that is cut over the most ranks tells; before, how far all of them reach.
+    const most = sizes.reduce(
+      (ranks, size) => Math.max(ranks, size === 0 ? 0 : Math.ceil(size / Math.ceil(size / optims.length))),
+      0,
+    );
+    const needed = sizes.reduce((sum, size) => sum + size, 0);
+    let before = 0;
+    for (const [rank, { flatGroups }] of optims.entries()) {
+      const numel = flatGroups[g]?.numel ?? 0;
+      if (numel > 0 && (stage === 3 ? rank < most : before < needed)) owns[rank] = true;
+      before += numel;
+    }
+  }
+  return owns;
 }
 
 /** Devices of a node are counted up with the ranks. A hint: other orders are odd, not wrong. */

@@ -30,9 +30,10 @@ export function checkSliceMappings(draft: Draft, groups: readonly FlatGroup[]): 
     const recorded = optims.map(({ state }) => fragmentsOf(state, g));
     // A group of which no rank records anything was saved by another version.
     if (recorded.every((fragments) => fragments === undefined || fragments.size === 0)) continue;
+    const layouts = layoutsOf(ownShapes, optims, g);
     for (const [rank, optim] of optims.entries()) {
       if (optim.shard.isLost) continue;
-      const odd = firstOdd(layoutOf(ownShapes, optims, g, rank), recorded[rank] ?? new Map());
+      const odd = firstOdd(layouts[rank] ?? new Map(), recorded[rank] ?? new Map());
       if (odd && usesRoundRobin(optims)) return inRoundRobin();
       if (odd) draft.problems.push(sliceMapping(optim.shard.path, g, odd));
       if (odd) return { id: ID, status: 'failed', detail: `${optim.shard.path} disagrees with param_shapes.` };
@@ -69,23 +70,29 @@ export function fragmentsOf(state: PyValue | undefined, group: number): Map<stri
   return new Map(fragments.filter(([, { numel }]) => numel > 0));
 }
 
-/** Where the parameters of a group lie in a rank's slice. Every slice but the last ones is as long as the first. */
-function layoutOf(
+/**
+ * Where the parameters of a group lie in the slice of each rank. Every slice but the last ones is as long as the first. A
+ * rank may hold few of many parameters, so each is looked at by the ranks that hold it, and no others.
+ */
+function layoutsOf(
   shapes: readonly NamedShape[],
   optims: readonly OptimStates[],
   group: number,
-  rank: number,
-): Map<string, Fragment> {
+): Map<string, Fragment>[] {
   const partition = optims[0]?.flatGroups[group]?.numel ?? 0;
-  const [begin, end] = [rank * partition, (rank + 1) * partition];
-  const fragments = new Map<string, Fragment>();
+  const layouts = optims.map(() => new Map<string, Fragment>());
   let at = 0;
-  for (const [name, shape] of shapes) {
-    const [first, last] = [Math.max(at, begin), Math.min(at + numelOf(shape), end)];
-    if (first < last) fragments.set(name, { start: first - begin, numel: last - first });
-    at += numelOf(shape);
+  for (const [name, shape] of partition === 0 ? [] : shapes) {
+    const end = at + numelOf(shape);
+    for (let rank = Math.floor(at / partition); rank * partition < end; rank++) {
+      const begin = rank * partition;
+      const [first, last] = [Math.max(at, begin), Math.min(end, begin + partition)];
+      if (first < last) layouts[rank]?.set(name, { start: first - begin, numel: last - first });
+      if (rank >= layouts.length) break;
+    }
+    at = end;
   }
-  return fragments;
+  return layouts;
 }
 
 function firstOdd(

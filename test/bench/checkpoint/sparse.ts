@@ -102,9 +102,10 @@ function sourceOf(name: string, { byteLength, pieces }: SparseFile): ByteSource 
       const end = offset + into.length;
       if (offset < 0 || end > byteLength) throw new RangeError(`read [${offset}, ${end}) of ${byteLength}`);
       let done = offset;
-      for (const { at, bytes } of pieces) {
+      for (let i = firstEndingAfter(pieces, offset); i < pieces.length; i++) {
+        const { at, bytes } = pieces[i] ?? { at: end, bytes: new Uint8Array() };
         const [from, to] = [Math.max(at, offset), Math.min(at + bytes.length, end)];
-        if (from >= to) continue;
+        if (from >= to) break;
         into.fill(0, done - offset, from - offset);
         into.set(bytes.subarray(from - at, to - at), from - offset);
         done = to;
@@ -113,6 +114,18 @@ function sourceOf(name: string, { byteLength, pieces }: SparseFile): ByteSource 
     },
     async close() {},
   };
+}
+
+/** Index of the first piece that ends after `offset`. */
+function firstEndingAfter(pieces: readonly PlacedBytes[], offset: number): number {
+  let [low, high] = [0, pieces.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const piece = pieces[middle];
+    if (piece && piece.at + piece.bytes.length <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function whole(start: Uint8Array<ArrayBuffer>): SparseStorage {
