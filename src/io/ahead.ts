@@ -5,7 +5,6 @@
  * @module
  */
 
-import { readBytes } from './read.js';
 import type { ByteSource } from './types.js';
 
 /** A gap of up to this many bytes between head and tail is read along (256 KiB): it costs less than a second read. */
@@ -13,6 +12,12 @@ const MAX_GAP = 2 ** 18;
 
 /** Bytes behind the head that are kept (1 KiB): the record that follows what was asked for is small, and is asked for later. */
 const KEPT_BYTES = 1024;
+
+/** Memory is taken in steps of this (64 KiB), so that files of nearly the same size use the same. */
+const MEMORY_STEP = 2 ** 16;
+
+/** Pieces of memory that are kept: as many as there may be files under way, with two ends each. */
+const MAX_SPARE = 32;
 
 /** How many bytes to read from either end of a file. */
 export interface Ends {
@@ -24,12 +29,35 @@ export interface Ends {
 export interface AheadSource extends ByteSource {
   /** The bytes at either end that were asked for so far: how much to read of the next file of the kind. */
   asked(): Ends;
-  /** Lets go of the bytes that are held. */
+  /** Lets go of the bytes that are held. Views of them must not be used any more. */
   release(): void;
 }
 
-/** Reads the ends of a file: all of it where they nearly meet. Closing the result closes the source. */
-export async function readAhead(source: ByteSource, ends: Ends, signal?: AbortSignal): Promise<AheadSource> {
+/** Memory that was let go of, to be read into again: fresh memory has to be cleared, which costs as much as reading. */
+export class SpareMemory {
+  readonly #spare: Uint8Array<ArrayBuffer>[] = [];
+
+  /** So many bytes, of whatever content. */
+  take(length: number): Uint8Array<ArrayBuffer> {
+    const found = this.#spare.findIndex((bytes) => bytes.length >= length);
+    const [bytes = new Uint8Array(Math.ceil(length / MEMORY_STEP) * MEMORY_STEP)] =
+      found < 0 ? [] : this.#spare.splice(found, 1);
+    return bytes.subarray(0, length);
+  }
+
+  /** Takes back what `take` gave. Nothing may look at it any more. */
+  give(bytes: Uint8Array<ArrayBuffer>): void {
+    if (this.#spare.length < MAX_SPARE) this.#spare.push(new Uint8Array(bytes.buffer));
+  }
+}
+
+/** Reads the ends of a file: all of it where they nearly meet. Closing the result closes the source. The bytes are held in `memory`. */
+export async function readAhead(
+  source: ByteSource,
+  ends: Ends,
+  signal?: AbortSignal,
+  memory = new SpareMemory(),
+): Promise<AheadSource> {
   const { name, size, modified } = source;
   const tailAt = Math.max(0, size - ends.tail);
   const ranges =
@@ -41,7 +69,11 @@ export async function readAhead(source: ByteSource, ends: Ends, signal?: AbortSi
         ];
   const asked = { head: 0, tail: 0 };
   let held = await Promise.all(
-    ranges.map(async ({ from, to }) => ({ from, bytes: await readBytes(source, from, to - from, signal) })),
+    ranges.map(async ({ from, to }) => {
+      const bytes = memory.take(to - from);
+      await source.read(from, bytes, signal);
+      return { from, bytes };
+    }),
   );
   const view = (offset: number, length: number) => {
     const end = offset + length;
@@ -65,10 +97,12 @@ export async function readAhead(source: ByteSource, ends: Ends, signal?: AbortSi
     close: () => source.close(),
     asked: () => ({ ...asked }),
     release() {
-      held = held.slice(0, 1).map(({ bytes }) => {
+      const kept = held.slice(0, 1).map(({ bytes }) => {
         const from = asked.head;
         return { from, bytes: bytes.slice(from, from + KEPT_BYTES) };
       });
+      for (const { bytes } of held) memory.give(bytes);
+      held = kept;
     },
   };
 }

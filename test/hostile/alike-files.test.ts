@@ -74,8 +74,8 @@ describe('a file like one that was read before', () => {
     expect(await outcomeOf(bytes, await knownOf(fileOf('rank_0')))).toEqual(await outcomeOf(bytes));
   });
 
-  test('is told from it by any byte that says something else', async () => {
-    const bytes = fileOf('rank_11');
+  test.each(['rank_0', 'rank_11'])('is told from it by any byte that says something else (%s)', async (root) => {
+    const bytes = fileOf(root);
     const known = await knownOf(fileOf('rank_0'));
     let refused = 0;
     for (let at = 0; at < bytes.length; at++) {

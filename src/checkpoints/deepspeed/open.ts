@@ -7,7 +7,7 @@
 import { mapBounded } from '../../base/concurrent.js';
 import { assert, isUnshardError, type UnshardError } from '../../base/errors.js';
 import { KnownObjects, readTorchFile } from '../../formats/torch/read.js';
-import { type Ends, readAhead } from '../../io/ahead.js';
+import { type Ends, readAhead, SpareMemory } from '../../io/ahead.js';
 import { SourcePool } from '../../io/pool.js';
 import type { ByteSource, FileTree } from '../../io/types.js';
 import type { SourceFile } from '../inventory.js';
@@ -66,6 +66,7 @@ export async function openShards(
   const pool = new SourcePool((index) => tree.open(paths[index] ?? ''));
   const failures: UnshardError[] = [];
   const known = new KnownObjects();
+  const memory = new SpareMemory();
   const endsOf = new Map<ShardName['kind'], Ends>();
   const firsts = [...new Map(sorted.map(({ kind }, index) => [kind, index] as const).toReversed()).values()];
   let done = 0;
@@ -82,7 +83,7 @@ export async function openShards(
       read: (offset, into, readSignal) => pool.read(index, offset, into, readSignal),
       close: async () => undefined,
     };
-    const source = await readAhead(pooled, endsOf.get(name.kind) ?? FIRST_ENDS, signal);
+    const source = await readAhead(pooled, endsOf.get(name.kind) ?? FIRST_ENDS, signal, memory);
     const file = await readTorchFile(source, signal, isHollow(name) ? known : undefined);
     endsOf.set(name.kind, withSpare(source.asked()));
     const shard = { name, path, source: index, file };

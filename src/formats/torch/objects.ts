@@ -4,6 +4,7 @@
  * @module
  */
 
+import { equalBytes } from '../../base/bytes.js';
 import type { Unpickled } from '../pickle/read.js';
 import type { DirectoryPattern } from '../zip/read.js';
 import type { FileNotice } from './file.js';
@@ -46,18 +47,8 @@ export class KnownObjects {
   /** Keeps an object for files to come, unless enough are kept. */
   add(pickle: Uint8Array, crc32: number, object: TorchObject): void {
     if (this.#known.length === MAX_OBJECTS || this.#bytes + pickle.length > MAX_BYTES) return;
-    this.#known.push({ pickle, crc32, object });
+    // A copy: what it was read into may be used again.
+    this.#known.push({ pickle: pickle.slice(), crc32, object });
     this.#bytes += pickle.length;
   }
-}
-
-/** Compares words: some times as fast as bytes, and pickles of many tensors are long. */
-function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
-  if (a.length !== b.length) return false;
-  const words = a.byteOffset % 4 === 0 && b.byteOffset % 4 === 0 ? Math.floor(a.length / 4) : 0;
-  const left = new Int32Array(a.buffer, a.byteOffset - (a.byteOffset % 4), words);
-  const right = new Int32Array(b.buffer, b.byteOffset - (b.byteOffset % 4), words);
-  for (let i = 0; i < words; i++) if (left[i] !== right[i]) return false;
-  for (let i = words * 4; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
 }

@@ -6,6 +6,7 @@
  * @module
  */
 
+import { equalBytes } from '../../base/bytes.js';
 import { MAX_NAME_LENGTH, mostOverhead, parseName, type ZipEntry, type ZipListing } from './directory.js';
 import type { Directory } from './end.js';
 import { CENTRAL, LOCAL, U32_MAX } from './layout.js';
@@ -13,12 +14,16 @@ import { CENTRAL, LOCAL, U32_MAX } from './layout.js';
 /** A directory that was parsed, to compare others with. Its records are in file order, and all in one folder. */
 export interface DirectoryPattern {
   readonly bytes: Uint8Array;
+  /** Where the directory starts in its file. */
+  readonly offset: number;
   readonly entries: readonly ZipEntry[];
   /** Where the header of each record starts in `bytes`. */
   readonly starts: Uint32Array;
   /** Bytes of the data and of the name of each record, once more where they are read fast. */
   readonly sizes: Uint32Array;
   readonly nameLengths: Uint16Array;
+  readonly places: Uint32Array;
+  readonly crcs: Uint32Array;
   /** Bytes of the folder's name and its slash. */
   readonly rootLength: number;
   /** Names of the records in the folder, and their place among the entries. */
@@ -34,7 +39,7 @@ export interface AlikeListing {
 }
 
 /** The pattern of a directory that was parsed; undefined where it is short or has anything out of the ordinary. */
-export function patternOf({ bytes, count }: Directory, listing: ZipListing): DirectoryPattern | undefined {
+export function patternOf({ bytes, count, offset }: Directory, listing: ZipListing): DirectoryPattern | undefined {
   const { entries, hasCrcs, warnings } = listing;
   const root = entries[0]?.name.split('/', 1)[0] ?? '';
   if (count === 0 || entries.length !== count || !hasCrcs || warnings.length > 0) return undefined;
@@ -62,8 +67,11 @@ export function patternOf({ bytes, count }: Directory, listing: ZipListing): Dir
     at += CENTRAL.length + view.getUint16(at + CENTRAL.nameLength, true);
   }
   const sizes = Uint32Array.from(entries, ({ compressedSize }) => compressedSize);
+  const places = Uint32Array.from(entries, ({ headerOffset }) => headerOffset);
+  const crcs = Uint32Array.from(entries, ({ crc32 }) => crc32);
   const rows = new Map(entries.map(({ name }, i) => [name.slice(root.length + 1), i]));
-  return { bytes, entries, starts, sizes, nameLengths, rootLength, rows };
+  // A copy: what it was read into may be used again.
+  return { bytes: bytes.slice(), offset, entries, starts, sizes, places, crcs, nameLengths, rootLength, rows };
 }
 
 /** The listing of a directory that is like the pattern; undefined where it is not, or where anything must be told of it. */
@@ -79,6 +87,9 @@ export function matchPattern(file: string, directory: Directory, pattern: Direct
   if (root < 2 || CENTRAL.length + root > b.length) return undefined;
   const folder = parseName(file, b.subarray(CENTRAL.length, CENTRAL.length + root), directory.offset);
   if (folder.indexOf('/') !== folder.length - 1) return undefined;
+  // The very same, as where files were saved to a stream: nothing is its own.
+  if (directory.offset === pattern.offset && equalBytes(a, b))
+    return listingOf(pattern, folder, pattern, directory.offset);
   const places = new Uint32Array(starts.length);
   const crcs = new Uint32Array(starts.length);
   let at = 0;
@@ -96,8 +107,18 @@ export function matchPattern(file: string, directory: Directory, pattern: Direct
   }
   if (at !== b.length || !crcs.some((crc) => crc !== 0)) return undefined;
   if (!arePlaced(places, pattern, longer, directory.offset)) return undefined;
-  const entries = new AlikeEntries(pattern, folder, places, crcs, directory.offset);
-  const last = entries.at(starts.length - 1);
+  const isSameCrc = crcs.every((crc, i) => crc === pattern.crcs[i]);
+  return listingOf(pattern, folder, { places, crcs: isSameCrc ? pattern.crcs : crcs }, directory.offset);
+}
+
+function listingOf(
+  pattern: DirectoryPattern,
+  folder: string,
+  { places, crcs }: Pick<DirectoryPattern, 'places' | 'crcs'>,
+  end: number,
+): AlikeListing | undefined {
+  const entries = new AlikeEntries(pattern, folder, places, crcs, end);
+  const last = entries.at(places.length - 1);
   return last && { entries, last, root: folder.slice(0, -1) };
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { equalBytes } from '../../base/bytes.js';
 import type { UnshardError } from '../../base/errors.js';
 import { findExtra, overheadOf, type ZipEntry } from './directory.js';
 import { badZip } from './fault.js';
@@ -109,8 +110,4 @@ function hasDescriptor(entry: ZipEntry): boolean {
 function unclaimedFault(file: string, entry: ZipEntry): UnshardError {
   const message = `bytes between record ${JSON.stringify(entry.name)} and what follows it at ${entry.recordEnd} belong to no record`;
   return badZip(file, 'zip-unclaimed-bytes', message, { record: entry.name, offset: entry.recordEnd });
-}
-
-function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readAhead } from '../../../src/io/ahead.js';
+import { readAhead, SpareMemory } from '../../../src/io/ahead.js';
 import { readBytes, readView } from '../../../src/io/read.js';
 import { sparseSource } from '../../helpers/source.js';
 
@@ -65,6 +65,19 @@ describe('a file whose ends are read ahead', () => {
     expect([...once]).toEqual([1, 2, 3]);
     expect(again.buffer).toBe(once.buffer);
     expect([...(await readView(ahead, 1500, 2))]).toEqual([4, 5]);
+  });
+
+  test('is read into memory that another one has let go of', async () => {
+    const memory = new SpareMemory();
+    const first = await readAhead(sparseSource(SIZE, PIECES), ENDS, undefined, memory);
+    const before = await readView(first, 0, 100);
+    first.release();
+    const second = await readAhead(sparseSource(SIZE, [{ at: 1, bytes: Uint8Array.of(9) }]), ENDS, undefined, memory);
+    const after = await readView(second, 0, 100);
+    expect(after.buffer).toBe(before.buffer);
+    expect([...after.subarray(0, 14)]).toEqual([0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // What was kept of the first file is its own still.
+    expect([...(await readBytes(first, 100, 2))]).toEqual([0, 0]);
   });
 
   test('refuses to be read when it was cancelled', async () => {
