@@ -76,9 +76,10 @@ async function openTrial(context: Context, configuration: Configuration, output:
   context.log(`${subject}: first conversion and verification`);
   const transfer = await transferOf(checkpoint.path, settings);
   const reads = below(checkpoint.path, transfer.reads);
+  const sources = [...new Set(reads.map(({ path }) => path))];
   const failures: string[] = [];
   mkdirSync(output);
-  await road.convert(checkpoint.path, output, settings);
+  await road.convert(checkpoint.path, output, settings, async () => {});
   failures.push(...(await verifyOutput(output, checkpoint.expected, settings.dtype)));
   let turns = 0;
   const outputBytes = transfer.files.reduce((sum, { byteLength }) => sum + byteLength, 0);
@@ -91,11 +92,13 @@ async function openTrial(context: Context, configuration: Configuration, output:
     async again(cache = 'warm') {
       context.log(`${subject}: ${cache} run ${++turns}`);
       const target = join(context.work, 'again');
+      if (cache === 'cold' && !(await chill(sources))) return undefined;
       mkdirSync(target);
-      await settle(context.work, outputBytes);
-      if (cache === 'warm') warm(reads);
-      else if (!(await chill([...new Set(reads.map(({ path }) => path))]))) return undefined;
-      const conversion = await road.convert(checkpoint.path, target, settings);
+      const conversion = await road.convert(checkpoint.path, target, settings, async () => {
+        await settle(context.work, outputBytes);
+        if (cache === 'warm') warm(reads);
+        else await chill(sources);
+      });
       const { code } = await runProcess('diff', ['--recursive', '--brief', output, target]);
       if (code !== 0) failures.push(`${subject}: a later run gave other bytes than the first`);
       rmSync(target, { recursive: true });

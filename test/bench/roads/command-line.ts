@@ -31,7 +31,8 @@ export async function runCommandLine(args: readonly string[]): Promise<CommandRu
 export const commandLine: Road = {
   name: 'command line',
   memoryTarget: COMMAND_LINE_MEMORY,
-  async convert(checkpoint, output, settings) {
+  async convert(checkpoint, output, settings, ready) {
+    await ready();
     const { seconds, peakMemory } = await runCommandLine([checkpoint, output, '--quiet', ...optionsOf(settings)]);
     return { seconds, peakMemory };
   },

@@ -21,7 +21,7 @@ export function page(served: ServedPage, backend: 'cpu' | 'gpu', destination: De
   return {
     name: `page, ${backend}${destination === 'download' ? ', download' : ''}`,
     memoryTarget: PAGE_MEMORY,
-    async convert(checkpoint, output, settings) {
+    async convert(checkpoint, output, settings, ready) {
       const { dtype, maxShardSize } = settings;
       const browser = await launchBrowser({ gpu: backend === 'gpu' });
       try {
@@ -34,6 +34,7 @@ export function page(served: ServedPage, backend: 'cpu' | 'gpu', destination: De
         await setOptions(page, { dtype, backend, ...shards });
         if (destination === 'folder') await chooseDestination(page, output);
         else await page.getByRole('button', { name: /^Download/ }).click();
+        await ready();
         const [report, toReport] = await timed(pressStart(page, false).then(() => readReport(page)));
         const files = destination === 'download' ? report.files.length : 0;
         const [, toFiles] = await timed(untilSaved(browser, files));

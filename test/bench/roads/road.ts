@@ -18,8 +18,11 @@ export interface Road {
   readonly name: string;
   /** What its memory is to stay below, in bytes. */
   readonly memoryTarget: number;
-  /** Converts `checkpoint` into `output`, an empty folder. Paths are absolute. */
-  convert(checkpoint: string, output: string, settings: Settings): Promise<Conversion>;
+  /**
+   * Converts `checkpoint` into `output`, an empty folder. Paths are absolute. `ready` is called when nothing is left to do
+   * but to start: it brings disk and memory into the state that is measured, which does not last.
+   */
+  convert(checkpoint: string, output: string, settings: Settings, ready: () => Promise<void>): Promise<Conversion>;
 }
 
 /** What a conversion took. */
