@@ -221,7 +221,8 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
     // On a busy machine a click that came through may be told of too late.
     if ((await page.locator('main').getAttribute('data-state')) !== 'plan') return;
     if ((await start.isEnabled()) && (await clicked(start))) return;
-    const reason = (await obstacle.textContent()) ?? '';
+    // Gone where the page has left the plan by now.
+    const reason = (await obstacle.textContent(OFFERED).catch(() => null)) ?? '';
     if (overwrite && reason.startsWith('Agree')) await overwriteBox.check();
     else if (reason !== '' && !reason.startsWith('Looking')) {
       const problems = await page.locator('.output .notice.problem, .output .notice.warning').allTextContents();
