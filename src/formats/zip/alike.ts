@@ -6,7 +6,6 @@
  * @module
  */
 
-import { equalBytes } from '../../base/bytes.js';
 import { MAX_NAME_LENGTH, mostOverhead, parseName, type ZipEntry, type ZipListing } from './directory.js';
 import type { Directory } from './end.js';
 import { CENTRAL, LOCAL, U32_MAX } from './layout.js';
@@ -87,9 +86,12 @@ export function matchPattern(file: string, directory: Directory, pattern: Direct
   if (root < 2 || CENTRAL.length + root > b.length) return undefined;
   const folder = parseName(file, b.subarray(CENTRAL.length, CENTRAL.length + root), directory.offset);
   if (folder.indexOf('/') !== folder.length - 1) return undefined;
-  // The very same, as where files were saved to a stream: nothing is its own.
-  if (directory.offset === pattern.offset && equalBytes(a, b))
-    return listingOf(pattern, folder, pattern, directory.offset);
+  const firstCrc = right.getUint32(CENTRAL.crc32, true);
+  // The same in all but what its first record holds, which is the pickle: nothing else is its own.
+  if (directory.offset === pattern.offset && isSameButFirstCrc(left, right)) {
+    const { places, crcs } = pattern;
+    return listingOf(pattern, folder, { places, crcs, firstCrc }, directory.offset);
+  }
   const places = new Uint32Array(starts.length);
   const crcs = new Uint32Array(starts.length);
   let at = 0;
@@ -105,21 +107,29 @@ export function matchPattern(file: string, directory: Directory, pattern: Direct
     if (!isSame(left, from + CENTRAL.length + rootLength, right, name + root, nameLength - root)) return undefined;
     at = name + nameLength;
   }
-  if (at !== b.length || !crcs.some((crc) => crc !== 0)) return undefined;
+  if (at !== b.length) return undefined;
   if (!arePlaced(places, pattern, longer, directory.offset)) return undefined;
-  const isSameCrc = crcs.every((crc, i) => crc === pattern.crcs[i]);
-  return listingOf(pattern, folder, { places, crcs: isSameCrc ? pattern.crcs : crcs }, directory.offset);
+  const isShared = crcs.every((crc, i) => i === 0 || crc === pattern.crcs[i]);
+  return listingOf(pattern, folder, { places, crcs: isShared ? pattern.crcs : crcs, firstCrc }, directory.offset);
 }
 
-function listingOf(
-  pattern: DirectoryPattern,
-  folder: string,
-  { places, crcs }: Pick<DirectoryPattern, 'places' | 'crcs'>,
-  end: number,
-): AlikeListing | undefined {
-  const entries = new AlikeEntries(pattern, folder, places, crcs, end);
-  const last = entries.at(places.length - 1);
+/** What the records of a directory have of their own, beside the CRC-32 of the first. */
+interface Own extends Pick<DirectoryPattern, 'places' | 'crcs'> {
+  readonly firstCrc: number;
+}
+
+/** Undefined for a directory without CRC-32s, which must be told. */
+function listingOf(pattern: DirectoryPattern, folder: string, own: Own, end: number): AlikeListing | undefined {
+  if (own.firstCrc === 0 && !own.crcs.some((crc, i) => i > 0 && crc !== 0)) return undefined;
+  const entries = new AlikeEntries(pattern, folder, own, end);
+  const last = entries.at(own.places.length - 1);
   return last && { entries, last, root: folder.slice(0, -1) };
+}
+
+function isSameButFirstCrc(left: DataView, right: DataView): boolean {
+  const after = CENTRAL.crc32 + 4;
+  if (left.byteLength !== right.byteLength || !isSame(left, 0, right, 0, CENTRAL.crc32)) return false;
+  return isSame(left, after, right, after, left.byteLength - after);
 }
 
 /** All of a header but its CRC, the length of its name and its place. */
@@ -159,28 +169,28 @@ function arePlaced(places: Uint32Array, pattern: DirectoryPattern, longer: numbe
 class AlikeEntries implements ReadonlyMap<string, ZipEntry> {
   readonly #pattern: DirectoryPattern;
   readonly #folder: string;
-  readonly #places: Uint32Array;
-  readonly #crcs: Uint32Array;
+  readonly #own: Own;
   readonly #end: number;
 
-  constructor(pattern: DirectoryPattern, folder: string, places: Uint32Array, crcs: Uint32Array, end: number) {
+  constructor(pattern: DirectoryPattern, folder: string, own: Own, end: number) {
     this.#pattern = pattern;
     this.#folder = folder;
-    this.#places = places;
-    this.#crcs = crcs;
+    this.#own = own;
     this.#end = end;
   }
 
   get size(): number {
-    return this.#places.length;
+    return this.#own.places.length;
   }
 
   /** The entry of a row. */
   at(row: number): ZipEntry | undefined {
-    const [like, headerOffset, crc32] = [this.#pattern.entries[row], this.#places[row], this.#crcs[row]];
+    const { places, crcs, firstCrc } = this.#own;
+    const like = this.#pattern.entries[row];
+    const [headerOffset, crc32] = [places[row], row === 0 ? firstCrc : crcs[row]];
     if (!like || headerOffset === undefined || crc32 === undefined) return undefined;
     const name = this.#folder + like.name.slice(like.name.indexOf('/') + 1);
-    return { ...like, name, headerOffset, crc32, recordEnd: this.#places[row + 1] ?? this.#end };
+    return { ...like, name, headerOffset, crc32, recordEnd: places[row + 1] ?? this.#end };
   }
 
   has(name: string): boolean {
@@ -197,7 +207,7 @@ class AlikeEntries implements ReadonlyMap<string, ZipEntry> {
   }
 
   *values(): MapIterator<ZipEntry> {
-    for (const row of this.#places.keys()) {
+    for (const row of this.#own.places.keys()) {
       const entry = this.at(row);
       if (entry) yield entry;
     }
