@@ -12,8 +12,9 @@ import type { StridedRead } from './reads.js';
 /** Bytes of a window at most (4 MiB); one run may be longer. */
 const WINDOW_BYTES = 2 ** 22;
 
-/** Windows of one tile under way at once. */
-const WINDOW_LANES = 2;
+/** Windows of one tile under way at once: few large ones, which is what memory allows, or many small ones. */
+const MIN_LANES = 2;
+const MAX_LANES = 8;
 
 /** Up to so many bytes between runs are read along (128 KiB): a read costs about as much as reading these. */
 const MAX_GAP = 2 ** 17;
@@ -38,17 +39,25 @@ export async function readStrided(
   reader: WindowReader,
 ): Promise<void> {
   const windows = allWindows(reads);
-  const lanes = [...Array(WINDOW_LANES).keys()];
-  await mapBounded(lanes, WINDOW_LANES, async () => {
+  let next = windows.next();
+  if (next.done) return;
+  // The windows of a tile are much alike.
+  const fitting = Math.floor((MIN_LANES * WINDOW_BYTES) / (next.value.to - next.value.from));
+  const lanes = Math.max(MIN_LANES, Math.min(MAX_LANES, fitting));
+  const take = () => {
+    const taken = next;
+    next = windows.next();
+    return taken;
+  };
+  await mapBounded([...Array(lanes).keys()], lanes, async () => {
     let memory = new Uint8Array(0);
-    for (let next = windows.next(); !next.done; next = windows.next()) {
-      const { read, from, to } = next.value;
+    for (let window = take(); !window.done; window = take()) {
+      const { read, from, to } = window.value;
       const { source } = read.extent;
-      if (memory.length < to - from)
-        memory = new Uint8Array(Math.max(to - from, Math.min(WINDOW_BYTES, memory.length * 2)));
+      if (memory.length < to - from) memory = new Uint8Array(to - from);
       const bytes = memory.subarray(0, to - from);
       await reader.read(source, from, bytes);
-      if (copyRuns(next.value, bytes, targetOf(read)) === bytes.length) reader.audit(source, from, bytes);
+      if (copyRuns(window.value, bytes, targetOf(read)) === bytes.length) reader.audit(source, from, bytes);
     }
   });
 }
@@ -78,6 +87,10 @@ function* allWindows(reads: readonly StridedRead[]): Generator<Window> {
 /** Cuts loops into windows: all turns where they fit into one, else as many as do, else the turns of the next loop. */
 function* windowsOf(read: StridedRead, loops: readonly Repeat[], offset: number, at: number): Generator<Window> {
   const [loop = ONCE, ...inner] = loops;
+  if (inner.length === 0) {
+    yield* windowsOfRuns(read, loop, offset, at);
+    return;
+  }
   const { first, last } = turnsOf(read, loop, inner, at);
   let open: { first: number; from: number; to: number } | undefined;
   const window = (last: number, { first, from, to }: { first: number; from: number; to: number }): Window => {
@@ -91,7 +104,7 @@ function* windowsOf(read: StridedRead, loops: readonly Repeat[], offset: number,
       yield window(turn, open);
       open = undefined;
     }
-    if (!open && to - from > WINDOW_BYTES && inner.length > 0) {
+    if (!open && to - from > WINDOW_BYTES) {
       yield* windowsOf(read, inner, offset + turn * loop.from, at + turn * loop.to);
       continue;
     }
@@ -102,6 +115,21 @@ function* windowsOf(read: StridedRead, loops: readonly Repeat[], offset: number,
     };
   }
   if (open) yield window(last, open);
+}
+
+/** Windows of runs at equal distances: there may be millions, so they are not looked at one by one. */
+function* windowsOfRuns(read: StridedRead, loop: Repeat, offset: number, at: number): Generator<Window> {
+  const { length } = read.extent;
+  const { first, last } = turnsOf(read, loop, [], at);
+  const fitting = Math.floor((WINDOW_BYTES - length) / Math.max(1, loop.from)) + 1;
+  const turns = loop.from - length > MAX_GAP ? 1 : Math.max(1, fitting);
+  for (let turn = first; turn < last; turn += turns) {
+    const end = Math.min(last, turn + turns);
+    const from = rangeOf(read, [], offset + turn * loop.from, at + turn * loop.to)?.from;
+    const to = rangeOf(read, [], offset + (end - 1) * loop.from, at + (end - 1) * loop.to)?.to;
+    if (from !== undefined && to !== undefined)
+      yield { read, from, to, loops: [loop], offset, at, first: turn, last: end };
+  }
 }
 
 const ONCE: Repeat = { count: 1, from: 0, to: 0 };
@@ -166,6 +194,20 @@ function copyRuns(window: Window, bytes: Uint8Array, target: Uint8Array): number
     for (let i = 0; i < words; i++) into[put + i] = source[read + i] ?? 0;
   };
 
+  /** Runs of one loop. Only the first and the last may be cut by the ends of the range. */
+  const copyRow = (loop: Repeat, from: number, to: number, first: number, last: number): void => {
+    const isShort = extent.length <= SHORT_RUN;
+    for (let turn = first; turn < last; turn += isShort ? Math.max(1, last - 1 - first) : 1) {
+      copyRun(from + turn * loop.from, to + turn * loop.to);
+    }
+    const turns = isShort ? last - first - 2 : 0;
+    if (turns <= 0) return;
+    copied += turns * extent.length;
+    const read = (from + (first + 1) * loop.from - window.from) / unit;
+    const put = (to + (first + 1) * loop.to - start) / unit;
+    copyWords(source, read, loop.from / unit, into, put, loop.to / unit, extent.length / unit, turns);
+  };
+
   /** Runs of one word in two loops, by blocks that the cache holds. */
   const copyGrid = (outer: Repeat, inner: Repeat, from: number, to: number, first: number, last: number): void => {
     const lowest = turnsOf(read, inner, [], to + (last - 1) * outer.to).first;
@@ -194,7 +236,7 @@ function copyRuns(window: Window, bytes: Uint8Array, target: Uint8Array): number
   const walk = (depth: number, from: number, to: number, first: number, last: number): void => {
     const [loop, inner] = [loops[depth], loops[depth + 1]];
     if (!loop) copyRun(from, to);
-    else if (!inner) for (let turn = first; turn < last; turn++) copyRun(from + turn * loop.from, to + turn * loop.to);
+    else if (!inner) copyRow(loop, from, to, first, last);
     else if (depth + 2 === loops.length && extent.length === unit) copyGrid(loop, inner, from, to, first, last);
     else {
       const within = loops.slice(depth + 2);
@@ -209,6 +251,24 @@ function copyRuns(window: Window, bytes: Uint8Array, target: Uint8Array): number
   return copied;
 }
 
+type Words = Uint8Array | Uint16Array | Uint32Array;
+
+/** Copies `turns` runs of so many words, each a step further on both sides. */
+function copyWords(
+  source: Words,
+  from: number,
+  stepFrom: number,
+  into: Words,
+  to: number,
+  stepTo: number,
+  words: number,
+  turns: number,
+): void {
+  for (let turn = 0, read = from, put = to; turn < turns; turn++, read += stepFrom, put += stepTo) {
+    for (let i = 0; i < words; i++) into[put + i] = source[read + i] ?? 0;
+  }
+}
+
 /** The longest word, of up to four bytes, that every run consists of and is aligned to on both sides. */
 function unitOf(
   { read: { extent, start, end }, from, loops, offset }: Window,
@@ -221,7 +281,7 @@ function unitOf(
   return 1;
 }
 
-function wordsOf(bytes: Uint8Array, unit: 1 | 2 | 4): Uint8Array | Uint16Array | Uint32Array {
+function wordsOf(bytes: Uint8Array, unit: 1 | 2 | 4): Words {
   const { buffer, byteOffset, length } = bytes;
   if (unit === 4) return new Uint32Array(buffer, byteOffset, Math.floor(length / 4));
   return unit === 2 ? new Uint16Array(buffer, byteOffset, Math.floor(length / 2)) : bytes;
