@@ -46,3 +46,8 @@ export function runSecondsLeft(times: RunTimes): number | undefined {
   const writing = secondsLeft(samples, bytes);
   return writing === undefined ? undefined : Math.max(writing + checkSeconds(last, check), checking) + reading;
 }
+
+/** True where everything was written and checked by the browser, and is read back. */
+export function isReadingBack({ phase, written, total, closing }: ConvertProgress): boolean {
+  return phase === 'check' && written >= total && closing.length === 0;
+}

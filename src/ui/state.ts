@@ -19,10 +19,11 @@ import type {
   PlanView,
 } from '../worker/protocol.js';
 import { type Choices, choicesFor, DEFAULT_CHOICES, planOptions } from './choices.js';
+import { isReadingBack } from './closing.js';
 import type { Failure } from './failure.js';
-import { formatNames } from './format.js';
 import { obstacle } from './obstacle.js';
 import { PLAIN_READING, type Reading } from './reading.js';
+import { savedText } from './save.js';
 import { addSample, type Sample } from './speed.js';
 
 /** A checkpoint folder that was picked. */
@@ -375,11 +376,6 @@ function reduceRunning(state: RunningState, event: Event): State {
   }
 }
 
-/** True where everything was written and checked by the browser, and is read back. */
-export function isReadingBack({ phase, written, total, closing }: ConvertProgress): boolean {
-  return phase === 'check' && written >= total && closing.length === 0;
-}
-
 /** What is known of the destination is to be looked up again: a run may have left finished files behind. */
 function lookAgain({ collisions: _, space: __, ...state }: PlanState): PlanState {
   return { ...state, overwrite: false };
@@ -387,11 +383,6 @@ function lookAgain({ collisions: _, space: __, ...state }: PlanState): PlanState
 
 function letGo<S extends RunningState | ReportState>(state: S, paths: readonly string[]): S {
   return { ...state, downloads: state.downloads.filter(({ path }) => !paths.includes(path)) };
-}
-
-/** A sentence on the files of a run that did not come to its end. */
-export function savedText(saved: readonly string[]): string {
-  return `The browser had saved ${formatNames(saved)} by then. They are not the whole model: remove them from its downloads.`;
 }
 
 /** The newest plan there is, be it of earlier choices. */

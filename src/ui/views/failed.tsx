@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
-import { type FailedState, type Send, savedText } from '../state.js';
+import { savedText } from '../save.js';
+import type { FailedState, Send } from '../state.js';
 import { NoticeBox, StageHeading } from './parts.js';
 
 /** What went wrong, what to do, and the way back. */

@@ -1,10 +1,10 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { checkSeconds, checkSecondsLeft, runSecondsLeft } from '../closing.js';
+import { checkSeconds, checkSecondsLeft, isReadingBack, runSecondsLeft } from '../closing.js';
 import { formatAbout, formatBytes, formatNames, formatRate, plural } from '../format.js';
 import type { Paces } from '../paces.js';
 import { rateOf } from '../speed.js';
-import { isReadingBack, type RunningState, type Send } from '../state.js';
+import type { RunningState, Send } from '../state.js';
 import { Facts, NoticeBox, StageHeading } from './parts.js';
 
 /** The conversion while it goes. */

@@ -4,6 +4,7 @@ import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
 import { obstacle } from '../../../src/ui/obstacle.js';
 import { PLAIN_READING, type Reading } from '../../../src/ui/reading.js';
+import { savedText } from '../../../src/ui/save.js';
 import {
   type Event,
   lacksShards,
@@ -13,7 +14,6 @@ import {
   type Source,
   START,
   type State,
-  savedText,
 } from '../../../src/ui/state.js';
 import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/protocol.js';
 
