@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import type { ConvertProgress } from '../../worker/protocol.js';
 import { checkSeconds, checkSecondsLeft, isReadingBack, runSecondsLeft } from '../closing.js';
 import { formatAbout, formatBytes, formatNames, formatRate, plural } from '../format.js';
 import type { Paces } from '../paces.js';
@@ -43,11 +44,7 @@ export function Running(props: {
       <progress aria-label="Bytes written" value={written} max={total} />
       {/* Announced when the phase or the file changes, not with every byte. */}
       <p class="status tall" aria-live="polite">
-        {cancelling ? (
-          'Cancelling. The files of this run are removed.'
-        ) : (
-          <Phase state={state} perGigabyte={perGigabyte} />
-        )}
+        {cancelling ? 'Cancelling. The files of this run are removed.' : <Phase state={state} paces={paces} />}
       </p>
       {progress?.wait && (
         <NoticeBox tone="problem" label="The browser’s storage is full.">
@@ -97,31 +94,44 @@ function checkText(left: number): string {
 }
 
 /** What is going on, in sentences. */
-function Phase(props: { readonly state: RunningState; readonly perGigabyte: number }): JSX.Element {
+function Phase(props: { readonly state: RunningState; readonly paces: Paces }): JSX.Element {
   const { progress, plan, destination } = props.state;
   if (progress?.wait) return <>Waiting for space in the browser’s storage.</>;
   if (!progress?.file) return <>Opening files.</>;
-  const [checked, ...more] = destination.ref.kind === 'directory' ? progress.closing : [];
+  const isWriting = progress.written < plan.totals.outputBytes;
+  const isChecking = destination.ref.kind === 'directory' && progress.closing.length > 0;
   return (
     <>
-      {progress.written < plan.totals.outputBytes && (
+      {isWriting && (
         <>
           Writing <code>{progress.file}</code>.{' '}
         </>
       )}
+      {isChecking && <BrowserCheck progress={progress} paces={props.paces} />}
       {isReadingBack(progress) && (
         <>
           Reading <code>{progress.file}</code> back.
         </>
       )}
-      {checked && (
-        <>
-          The browser is checking <code>{checked.path}</code>
-          {more.length > 0 && ` and ${plural(more.length, 'more file')}`} before it appears. For its{' '}
-          {formatBytes(checked.byteLength)} this takes {formatAbout(checkSeconds(checked, props.perGigabyte))}, by what{' '}
-          {progress.secondsPerGigabyte === undefined ? 'it took before' : 'it took so far'}.
-        </>
-      )}
+      {!isWriting && !isChecking && !isReadingBack(progress) && 'Finishing.'}
+    </>
+  );
+}
+
+/** What the browser does with a finished file, and how long that takes by what is known. */
+function BrowserCheck(props: { readonly progress: ConvertProgress; readonly paces: Paces }): JSX.Element | null {
+  const { progress, paces } = props;
+  const [checked, ...more] = progress.closing;
+  if (!checked) return null;
+  const { secondsPerGigabyte = paces.paces.one.close } = progress;
+  const seconds = formatAbout(checkSeconds(checked, secondsPerGigabyte));
+  const before = paces.measured.includes('one') ? 'by what it took before' : 'by an estimate';
+  return (
+    <>
+      The browser is checking <code>{checked.path}</code>
+      {more.length > 0 && ` and ${plural(more.length, 'more file')}`} before it appears. For its{' '}
+      {formatBytes(checked.byteLength)} this takes {seconds},{' '}
+      {progress.secondsPerGigabyte === undefined ? before : 'by what it took so far'}.
     </>
   );
 }
