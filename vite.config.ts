@@ -28,11 +28,22 @@ const node: UserConfig = {
     minify: false,
     ssr: true,
     rolldownOptions: {
-      input: { node: 'src/node.ts', cli: 'src/cli/main.ts', thread: 'src/thread.ts' },
+      input: { node: 'src/node.ts', cli: 'src/cli/main.ts' },
       // Side by side: who starts a thread looks for it in its own folder.
       output: { chunkFileNames: '[name]-[hash].js' },
     },
   },
 };
 
-export default defineConfig(({ mode }) => (mode === 'library' ? library : mode === 'node' ? node : page));
+/**
+ * The threads of the library for Node, beside it: `vite build --mode thread`. By itself, so that a thread loads what it
+ * needs and nothing else.
+ */
+const thread: UserConfig = {
+  ...node,
+  build: { ...node.build, emptyOutDir: false, rolldownOptions: { input: { thread: 'src/thread.ts' } } },
+};
+
+const CONFIGS: Readonly<Record<string, UserConfig>> = { library, node, thread };
+
+export default defineConfig(({ mode }) => CONFIGS[mode] ?? page);
