@@ -22,7 +22,7 @@ export { folderOutput, openFolder } from './io/node.js';
  */
 export function openThreads(plan: Plan, count = threadsFor(plan, availableParallelism())): Threads | undefined {
   if (count === 0) return undefined;
-  return startThreads(count, () => {
+  const spawn = () => {
     const { port1, port2 } = new MessageChannel();
     const worker = new Worker(new URL('./thread.js', import.meta.url), { workerData: port2, transferList: [port2] });
     const ended = new Promise<never>((_, reject) => {
@@ -37,5 +37,6 @@ export function openThreads(plan: Plan, count = threadsFor(plan, availableParall
         void worker.terminate();
       },
     };
-  });
+  };
+  return startThreads(count, spawn, 'shared');
 }

@@ -16,7 +16,7 @@ import { placeDescriptors } from './zip-records.js';
 /** A tile that was filled. */
 export interface FilledTile extends Filled {
   /** The memory that was handed in; the tile is at its start. */
-  readonly memory: ArrayBuffer;
+  readonly memory: ArrayBufferLike;
   /** CRC-32s of the tile's bytes; none where nobody asked. */
   readonly written: readonly WrittenRange[];
   /** What another thread has found of recorded CRCs. */
@@ -28,8 +28,10 @@ export type CrcsWanted = 'all' | 'zip' | 'none';
 
 /** Fills tiles of one plan. */
 export interface Filler {
+  /** Memory that tiles can be filled in. */
+  newMemory(length: number): ArrayBufferLike;
   /** Fills a tile in `memory`, which is at least as long and may be handed over to another thread and back. */
-  fill(tile: TileRange, memory: ArrayBuffer): Promise<FilledTile>;
+  fill(tile: TileRange, memory: ArrayBufferLike): Promise<FilledTile>;
   /** Ends what the filler has under way, and frees what it holds. */
   close(): Promise<void>;
 }
@@ -39,6 +41,7 @@ export function localFiller(context: FillContext, crcs: CrcsWanted): Filler {
   const idle: LaneBuffers[] = [];
   let isClosed = false;
   return {
+    newMemory: (length) => new ArrayBuffer(length),
     async fill(range, memory) {
       const { plan } = context;
       const tile = tileAt(plan, range);

@@ -26,14 +26,14 @@ export async function fillTiles(
   { pace, signal }: { readonly pace: Pace; readonly signal: AbortSignal | undefined },
   done: (tile: Tile, filled: FilledTile, bytes: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  const idle: ArrayBuffer[] = [];
+  const idle: ArrayBufferLike[] = [];
   const running = new Set<Promise<void>>();
   const failures: unknown[] = [];
 
   async function fillOne(tile: Tile): Promise<void> {
     const { file, at, length } = tile;
     const free = idle.pop();
-    const memory = free && free.byteLength >= length ? free : newMemory(length);
+    const memory = free && free.byteLength >= length ? free : filler.newMemory(roundUp(length));
     const filled = await filler.fill({ file, at, length }, memory);
     await done(tile, filled, new Uint8Array(filled.memory, 0, length));
     idle.push(filled.memory);
@@ -53,6 +53,6 @@ export async function fillTiles(
   if (failures.length > 0) throw failures[0];
 }
 
-function newMemory(length: number): ArrayBuffer {
-  return new ArrayBuffer(Math.ceil(length / MEMORY_STEP) * MEMORY_STEP);
+function roundUp(length: number): number {
+  return Math.ceil(length / MEMORY_STEP) * MEMORY_STEP;
 }

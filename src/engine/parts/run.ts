@@ -103,7 +103,7 @@ function oneRunAtATime(threads: Threads): Threads {
       try {
         const filler = await threads.filler(run);
         if (!filler) end();
-        return filler && { fill: filler.fill, close: () => filler.close().finally(end) };
+        return filler && { ...filler, close: () => filler.close().finally(end) };
       } catch (error) {
         end();
         throw error;

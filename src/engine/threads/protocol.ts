@@ -4,6 +4,7 @@
  * @module
  */
 
+import { transfer } from 'comlink';
 import type { Plan } from '../../plan/plan.js';
 import type { CrcsWanted, FilledTile } from '../filler.js';
 import type { TileRange } from '../tiles.js';
@@ -18,12 +19,17 @@ export interface ThreadJob {
   readonly crcs: CrcsWanted;
 }
 
+/** A value to be sent with memory in it, which moves with it unless it is shared. */
+export function moved<T extends object>(value: T, memory: ArrayBufferLike): T {
+  return memory instanceof ArrayBuffer ? transfer(value, [memory]) : value;
+}
+
 /** What a thread does. Failures are `UnshardError`s, a stop is an `AbortError`. */
 export interface ThreadApi {
   /** Ends the run before, and takes up another one. */
   open(job: ThreadJob): Promise<void>;
-  /** `memory` moves to the thread, and back with the result. */
-  fill(tile: TileRange, memory: ArrayBuffer): Promise<FilledTile>;
+  /** `memory` moves to the thread, and back with the result; shared memory stays where it is. */
+  fill(tile: TileRange, memory: ArrayBufferLike): Promise<FilledTile>;
   /** Stops what is under way and closes the sources. */
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Endpoint, expose, transfer } from 'comlink';
+import { type Endpoint, expose } from 'comlink';
 import { assert } from '../../base/errors.js';
 import type { ByteSource } from '../../io/types.js';
 import { CrcAudit } from '../audit.js';
@@ -13,7 +13,7 @@ import { ConverterSwitch } from '../fill.js';
 import { type Filler, localFiller } from '../filler.js';
 import { PlanSources } from '../sources.js';
 import { registerErrorHandler } from './errors.js';
-import type { ThreadApi } from './protocol.js';
+import { moved, type ThreadApi } from './protocol.js';
 
 /** A run, as its thread sees it. */
 interface OpenRun {
@@ -46,7 +46,7 @@ export function serveTiles(
       assert(run, 'a tile is to be filled, and no run is open');
       const { filler, audit } = run;
       const filled = await filler.fill(tile, memory);
-      return transfer({ ...filled, audited: audit?.takeRuns() ?? [] }, [memory]);
+      return moved({ ...filled, audited: audit?.takeRuns() ?? [] }, memory);
     },
     async close() {
       run?.stop.abort();

@@ -5,13 +5,13 @@
  * @module
  */
 
-import { type Endpoint, type Remote, releaseProxy, transfer, wrap } from 'comlink';
+import { type Endpoint, type Remote, releaseProxy, wrap } from 'comlink';
 import { assert } from '../../base/errors.js';
 import type { Plan } from '../../plan/plan.js';
 import type { CrcsWanted, Filler } from '../filler.js';
 import type { PlanSources } from '../sources.js';
 import { registerErrorHandler } from './errors.js';
-import type { ThreadApi } from './protocol.js';
+import { moved, type ThreadApi } from './protocol.js';
 
 /** A run that writes less than this, in bytes (64 MiB), is done before threads are there. */
 const WORTH_BYTES = 2 ** 26;
@@ -56,13 +56,16 @@ export function threadsFor(plan: Plan, cores: number): number {
   return cores < 2 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores, MOST_THREADS);
 }
 
-/** Starts `count` threads, at least one. */
-export function startThreads(count: number, spawn: () => Thread): Threads {
+/**
+ * Starts `count` threads, at least one. The memory of tiles moves between them and the calling thread, which every browser
+ * can do. Where it may be shared, that takes less: each move makes the engine look for garbage.
+ */
+export function startThreads(count: number, spawn: () => Thread, memory: 'moves' | 'shared' = 'moves'): Threads {
   registerErrorHandler();
   const workers = Array.from({ length: count }, () => new Worker(spawn()));
   return {
     count,
-    filler: (run) => openFiller(workers, run),
+    filler: (run) => openFiller(workers, memory, run),
     close() {
       for (const worker of workers) worker.terminate();
     },
@@ -100,6 +103,7 @@ class Worker {
 
 async function openFiller(
   workers: readonly Worker[],
+  memory: 'moves' | 'shared',
   { plan, sources, audit, crcs, signal }: ThreadedRun,
 ): Promise<Filler | undefined> {
   const places = await sources.places();
@@ -109,11 +113,12 @@ async function openFiller(
   const stop = () => void closeAll().catch(() => {});
   signal?.addEventListener('abort', stop, { once: true });
   return {
+    newMemory: (length) => (memory === 'shared' ? new SharedArrayBuffer(length) : new ArrayBuffer(length)),
     async fill(tile, memory) {
       const worker = workers.toSorted((a, b) => a.busy - b.busy)[0];
       assert(worker, 'there are no threads');
       try {
-        return await worker.call((api) => api.fill(tile, transfer(memory, [memory])));
+        return await worker.call((api) => api.fill(tile, moved(memory, memory)));
       } catch (error) {
         signal?.throwIfAborted();
         throw error;
