@@ -17,7 +17,7 @@ export * from './index.js';
 export { folderOutput, openFolder } from './io/node.js';
 
 /**
- * Starts threads for a run of a plan: as many as the machine has cores, at most four; undefined where they are not worth
+ * Starts threads for a run of a plan: one less than the machine has cores, at most four; undefined where they are not worth
  * their start. The caller closes them. `count` asks for a number, 0 for none.
  */
 export function openThreads(plan: Plan, count = threadsFor(plan, availableParallelism())): Threads | undefined {

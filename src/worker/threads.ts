@@ -2,7 +2,7 @@ import { startThreads, type Threads, threadsFor } from '../engine/threads/thread
 import type { Plan } from '../index.js';
 
 /**
- * Starts threads for a run of a plan: as many as the machine has cores, at most four; undefined where they are not worth
+ * Starts threads for a run of a plan: one less than the machine has cores, at most four; undefined where they are not worth
  * their start. The caller closes them. `count` asks for a number, 0 for none.
  */
 export function openThreads(plan: Plan, count = threadsFor(plan, navigator.hardwareConcurrency)): Threads | undefined {

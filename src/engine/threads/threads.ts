@@ -51,9 +51,12 @@ export interface ThreadedRun {
   readonly signal: AbortSignal | undefined;
 }
 
-/** How many threads to start for a plan on a machine of so many cores; 0 where the calling thread does as well. */
+/**
+ * How many threads to start for a plan on a machine of so many cores; 0 where the calling thread does as well. It and the
+ * reading and writing of files, which are threads of their own, keep two cores busy.
+ */
 export function threadsFor(plan: Plan, cores: number): number {
-  return cores < 2 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores, MOST_THREADS);
+  return cores < 3 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores - 1, MOST_THREADS);
 }
 
 /**

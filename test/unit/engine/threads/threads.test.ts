@@ -135,8 +135,8 @@ describe('the number of threads', () => {
 
   test.each([
     ['none for a small run', 1e6, 8, 0],
-    ['none on one core', 1e9, 1, 0],
-    ['one for each core', 1e9, 2, 2],
+    ['none on two cores', 1e9, 2, 0],
+    ['one less than there are cores', 1e9, 3, 2],
     ['four at most', 1e9, 64, 4],
   ])('is %s', (_, bytes, cores, count) => {
     expect(threadsFor(made(bytes), cores)).toBe(count);
