@@ -71,11 +71,15 @@ function take({ kind, shardSize }: Way, send: Send): void {
 
 /** Where the times come from. */
 function sourceText(ways: readonly Way[], chosenSize: number | undefined): string {
-  const measured = ways.filter((way) => way.measured).map((way) => wayText(way, chosenSize));
-  if (measured.length === ways.length) return 'By what this machine needed before.';
+  const measured = ways.filter((way) => way.measured);
   const estimates = 'by the figures of another machine, until a large conversion was measured on this one.';
   if (measured.length === 0) return `These are estimates, ${estimates}`;
-  return `Measured on this machine: ${measured.join(', ')}. Else estimates, ${estimates}`;
+  const saving = measured.some(({ kind }) => kind === 'download')
+    ? ' How fast the browser saves a download is always an estimate.'
+    : '';
+  if (measured.length === ways.length) return `By what this machine needed before.${saving}`;
+  const names = measured.map((way) => wayText(way, chosenSize)).join(', ');
+  return `Measured on this machine: ${names}. Else estimates, ${estimates}${saving}`;
 }
 
 function wayText({ kind, shardSize }: Way, chosenSize: number | undefined): string {
