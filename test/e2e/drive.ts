@@ -204,9 +204,23 @@ async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
 
 /** Drops a folder on the zone of destination. */
 export async function chooseDestination(page: Page, output: string): Promise<void> {
-  await page.getByTestId('destination').scrollIntoViewIfNeeded();
+  const zone = page.getByTestId('destination');
+  await page.locator('.output[aria-busy="false"]').waitFor();
+  await zone.scrollIntoViewIfNeeded();
+  await standsStill(zone);
   await dropFolders(page, '[data-testid="destination"]', [output]);
   await page.getByTestId('chosen-destination').waitFor();
+}
+
+/** Waits until an element stays where it is: what stands above it may come a moment later. */
+async function standsStill(element: Locator): Promise<void> {
+  let before = '';
+  for (;;) {
+    const box = JSON.stringify(await element.boundingBox());
+    if (box === before) return;
+    before = box;
+    await element.page().waitForTimeout(100);
+  }
 }
 
 /** Presses Start when the page has made up its mind. @throws PageFailure where it refuses */
@@ -233,10 +247,19 @@ export async function pressStart(page: Page, overwrite: boolean): Promise<void> 
   }
 }
 
-/** Clicks a button. False where it was shut again before the click came. */
+/** Clicks a button. False where no click was taken: then it is pressed by keyboard, if it is not shut by now. */
 async function clicked(button: Locator): Promise<boolean> {
+  const short = { timeout: 2000 };
+  if (await inTime(button.click(short))) return true;
+  // After a drop a busy browser sometimes takes no click.
+  await inTime(button.press('Enter', short));
+  return false;
+}
+
+/** False where an action on the page has timed out. */
+async function inTime(action: Promise<void>): Promise<boolean> {
   try {
-    await button.click({ timeout: 2000 });
+    await action;
     return true;
   } catch (error) {
     if (error instanceof Error && error.name === 'TimeoutError') return false;
