@@ -115,13 +115,15 @@ export function startOf(draft: Draft, tensor: TorchTensor): Partition {
   return { source: place.source, offset: place.record.offset + tensor.offset * bytesOf(tensor.dtype) };
 }
 
-/** The recorded CRC-32 of every storage that was located. */
+/** The recorded CRC-32 of every storage that was located, in the order of the files, whichever answered first. */
 export function recordedCrcs(draft: Draft): RecordedCrc[] {
-  return [...draft.places.values()].flatMap(({ source, record }) =>
-    record.crc32 === undefined || record.length === 0
-      ? []
-      : [{ source, offset: record.offset, length: record.length, crc32: record.crc32 }],
-  );
+  return [...draft.places.values()]
+    .flatMap(({ source, record }) =>
+      record.crc32 === undefined || record.length === 0
+        ? []
+        : [{ source, offset: record.offset, length: record.length, crc32: record.crc32 }],
+    )
+    .sort((a, b) => a.source - b.source || a.offset - b.offset);
 }
 
 /** Adds a tensor; a name that is there already is a contradiction in the checkpoint. */
