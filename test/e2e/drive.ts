@@ -80,6 +80,10 @@ export function assertPageBuilt(): void {
   }
 }
 
+/** Longest time until a dropped folder shows, in milliseconds, and how often it is dropped. */
+const DROP_MS = 10_000;
+const DROPS = 3;
+
 /** Opens the page and waits until it can be used. */
 export async function openPage(page: Page, url: string): Promise<void> {
   await page.goto(url);
@@ -202,14 +206,22 @@ async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
   if (stripPrefix !== undefined) await page.locator('input[name="strip-prefix"]').fill(stripPrefix);
 }
 
-/** Drops a folder on the zone of destination. */
+/** Drops a folder on the zone of destination; once more where the zone has moved away under the drop, as a user would. */
 export async function chooseDestination(page: Page, output: string): Promise<void> {
   const zone = page.getByTestId('destination');
-  await page.locator('.output[aria-busy="false"]').waitFor();
-  await zone.scrollIntoViewIfNeeded();
-  await standsStill(zone);
-  await dropFolders(page, '[data-testid="destination"]', [output]);
-  await page.getByTestId('chosen-destination').waitFor();
+  const chosen = page.getByTestId('chosen-destination');
+  for (let drop = 1; ; drop++) {
+    await page.locator('.output[aria-busy="false"]').waitFor();
+    await zone.scrollIntoViewIfNeeded();
+    await standsStill(zone);
+    await dropFolders(page, '[data-testid="destination"]', [output]);
+    try {
+      await chosen.waitFor({ timeout: DROP_MS });
+      return;
+    } catch (error) {
+      if (drop === DROPS) throw error;
+    }
+  }
 }
 
 /** Waits until an element stays where it is: what stands above it may come a moment later. */
