@@ -8,6 +8,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { messageOf } from '../base/errors.js';
 import { array, exactly, object, type Shape, ShapeFault, text } from '../base/json-shape.js';
+import { writeBytes } from '../io/write.js';
 import { folderOutput, hashPlan, type Plan, parsePlan, UnshardError } from '../node.js';
 
 /** What the file says. */
@@ -50,15 +51,7 @@ export async function writePlanFile(path: string, content: string, overwrite: bo
       facts: { file: path },
     });
   }
-  const bytes = new TextEncoder().encode(content);
-  const sink = await output.create(name, bytes.length);
-  try {
-    await sink.write(0, bytes);
-    await sink.close();
-  } catch (error) {
-    await sink.abort();
-    throw error;
-  }
+  await writeBytes(output, name, new TextEncoder().encode(content));
 }
 
 /**

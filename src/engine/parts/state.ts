@@ -21,6 +21,7 @@ import {
 } from '../../base/json-shape.js';
 import { readBytes } from '../../io/read.js';
 import type { OutputTree } from '../../io/types.js';
+import { writeBytes } from '../../io/write.js';
 import { STATE_FOLDER } from '../../plan/check.js';
 import type { AuditRun } from '../audit.js';
 import type { ConvertStats } from '../backend.js';
@@ -183,14 +184,6 @@ async function readJson<T>(
   }
 }
 
-async function writeJson(output: OutputTree, path: string, value: FileState | PartsRecord): Promise<void> {
-  const bytes = new TextEncoder().encode(JSON.stringify(value));
-  const sink = await output.create(path, bytes.length);
-  try {
-    await sink.write(0, bytes);
-    await sink.close();
-  } catch (error) {
-    await sink.abort();
-    throw error;
-  }
+function writeJson(output: OutputTree, path: string, value: FileState | PartsRecord): Promise<void> {
+  return writeBytes(output, path, new TextEncoder().encode(JSON.stringify(value)));
 }
