@@ -348,15 +348,17 @@ function reduceRunning(state: RunningState, event: Event): State {
   const { from, destination, plan, downloads, saved } = state;
   switch (event.type) {
     case 'run-progress': {
-      const { progress } = event;
+      const progress = unanswered(event.progress, state);
       const samples = addSample(state.samples, { at: event.now, bytes: progress.written });
       const since = isReadingBack(progress) && state.readingSince === undefined ? { readingSince: event.now } : {};
       return { ...state, progress, samples, ...since };
     }
     case 'downloaded':
       return { ...state, downloads: [...downloads, event.file], saved: [...saved, event.file.path] };
-    case 'let-go':
-      return letGo(state, event.paths);
+    case 'let-go': {
+      const left = letGo(state, event.paths);
+      return state.progress ? { ...left, progress: unanswered(state.progress, left) } : left;
+    }
     case 'cancelling':
       return { ...state, cancelling: true };
     case 'cancelled':
@@ -383,6 +385,17 @@ function lookAgain({ collisions: _, space: __, ...state }: PlanState): PlanState
 
 function letGo<S extends RunningState | ReportState>(state: S, paths: readonly string[]): S {
   return { ...state, downloads: state.downloads.filter(({ path }) => !paths.includes(path)) };
+}
+
+/**
+ * Progress without a wait that the user has answered: the worker said so before it heard of the answer. Where space is
+ * still wanting, the next wait no longer names the files that were let go.
+ */
+function unanswered(progress: ConvertProgress, { saved, downloads }: RunningState): ConvertProgress {
+  const { wait, ...others } = progress;
+  const gone = new Set(saved);
+  for (const { path } of downloads) gone.delete(path);
+  return wait?.kept.some((path) => gone.has(path)) ? others : progress;
 }
 
 /** The newest plan there is, be it of earlier choices. */

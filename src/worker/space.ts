@@ -15,6 +15,8 @@ export interface SpaceWait {
   readonly path: string;
   readonly needed: number;
   readonly free: number;
+  /** The finished files that are there, and can be let go. */
+  readonly kept: readonly string[];
 }
 
 /** What the tree needs to know of its place. */
@@ -30,7 +32,7 @@ export interface SpaceOptions {
 /** A tree that waits for space. */
 export interface BoundedTree {
   readonly tree: OutputTree;
-  /** Removes finished files, and lets what waits look again. */
+  /** Removes finished files, and lets what waits look again, also where one cannot be removed: then it rejects. */
   letGo(paths: readonly string[]): Promise<void>;
   /** Bytes of the finished files that are there. */
   keptBytes(): number;
@@ -45,19 +47,25 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
   const finished = new Map<string, number>();
   let unfinished = 0;
   let wake: (() => void)[] = [];
+  /** How often space may have become free. */
+  let changes = 0;
 
   async function untilItFits(path: string, needed: number): Promise<void> {
     for (;;) {
+      const before = changes;
       const free = await spaceFor(needed);
       signal.throwIfAborted();
       if (free === undefined || needed <= free || finished.size + unfinished === 0) return;
-      onWait({ path, needed, free });
+      // What was let go during the look would wake nobody any more.
+      if (changes > before) continue;
+      onWait({ path, needed, free, kept: [...finished.keys()] });
       await wakened();
       onWait(undefined);
     }
   }
 
   function wakeAll(): void {
+    changes += 1;
     const waiting = wake;
     wake = [];
     for (const go of waiting) go();
@@ -105,11 +113,11 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
       },
     },
     async letGo(paths) {
-      for (const path of paths) {
-        await tree.remove(path);
-        finished.delete(path);
-      }
+      const removed = await Promise.allSettled(paths.map((path) => tree.remove(path)));
+      // One that could not be removed would not go the next time either.
+      for (const path of paths) finished.delete(path);
       wakeAll();
+      for (const result of removed) if (result.status === 'rejected') throw result.reason;
     },
     keptBytes: () => [...finished.values()].reduce((sum, bytes) => sum + bytes, 0),
   };

@@ -8,7 +8,7 @@ import { writeCheckpoint } from '../helpers/deepspeed/write.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { dropFolders } from '../helpers/page.js';
 import { readSafetensors } from '../helpers/safetensors.js';
-import { openPage, pressStart, reachStage, readReport, setOptions } from './drive.js';
+import { inTime, openPage, pressStart, reachStage, readReport, setOptions } from './drive.js';
 import { emptyFolder, useSession } from './session.js';
 
 const session = useSession({ noPickers: true, gpu: false, isolation: true });
@@ -171,6 +171,44 @@ describe('little storage', () => {
     onTestFinished(() => devTools.detach());
   }
 
+  /** What the page shows of a run at one moment. */
+  interface Look {
+    readonly stage: string | undefined;
+    /** Absent while nothing waits for space. */
+    readonly notice: string | undefined;
+    readonly canGoOn: boolean;
+    /** Files that were given to the browser. */
+    readonly given: number;
+  }
+
+  /** Looks at everything at once: asked one after another, the run may have gone on in between. */
+  function look(): Promise<Look> {
+    return session.page.evaluate(() => {
+      const facts = [...document.querySelectorAll('.facts div')].map(({ textContent }) => textContent);
+      const notice = document.querySelector('main [role="alert"]');
+      return {
+        stage: document.querySelector('main')?.dataset['state'],
+        notice: notice?.textContent,
+        canGoOn: notice?.querySelector('button')?.disabled === false,
+        given: Number(facts.join().match(/Files given to the browser(\d+) of/)?.[1]),
+      };
+    });
+  }
+
+  /** The next look at which the run asks for space; undefined when it has ended without. */
+  async function nextQuestion(): Promise<Look | undefined> {
+    for (;;) {
+      const now = await look();
+      if (now.stage !== 'running') return;
+      if (isAsking(now)) return now;
+      await session.page.waitForTimeout(20);
+    }
+  }
+
+  function isAsking({ notice, canGoOn }: Look): boolean {
+    return notice !== undefined && canGoOn;
+  }
+
   it('for the largest file is refused before the start, with both numbers', async () => {
     const { page } = session;
     await openWith(20_000_000);
@@ -191,17 +229,18 @@ describe('little storage', () => {
     await page.getByRole('button', { name: 'Download the files' }).click();
     await expect.poll(() => page.getByTestId('destination').textContent()).toContain('The run will wait in between');
     await pressStart(page, false);
-    const goOn = page.getByRole('button', { name: 'They are saved: go on', disabled: false });
-    const fact = page.locator('.facts div', { hasText: 'Files given to the browser' }).locator('dd');
-    const given = async (): Promise<number> => Number.parseInt((await fact.textContent()) ?? '', 10);
     let waits = 0;
-    while ((await page.locator('main').getAttribute('data-state')) === 'running') {
-      await goOn.or(page.locator('main:not([data-state="running"])')).first().waitFor();
-      if (!(await goOn.isVisible())) continue;
-      expect(await page.getByRole('alert').textContent()).toMatch(/needs 4\.\d+ MB, and [\d.]+ (MB|kB|bytes) are free/);
-      await expect.poll(async () => browser.finishedDownloads.length - before - (await given()), SAVED).toBe(0);
-      await goOn.click();
+    for (;;) {
+      const asked = await nextQuestion();
+      if (!asked) break;
       waits += 1;
+      expect(asked.notice).toMatch(/needs 4\.\d+ MB, and [\d.]+ (MB|kB|bytes) are free/);
+      await expect.poll(() => browser.finishedDownloads.length - before, SAVED).toBeGreaterThanOrEqual(asked.given);
+      const goOn = page.getByRole('button', { name: 'They are saved: go on', disabled: false });
+      if (!(await inTime(goOn.click({ timeout: 10_000 })))) continue;
+      // The run goes on, or asks once more for what was given since.
+      const isAnswered = (now: Look): boolean => !isAsking(now) || now.given > asked.given;
+      await expect.poll(async () => isAnswered(await look()), SAVED).toBe(true);
     }
     expect(waits).toBeGreaterThan(0);
     const report = await readReport(page);

@@ -235,28 +235,36 @@ async function standsStill(element: Locator): Promise<void> {
   }
 }
 
-/** Presses Start when the page has made up its mind. @throws PageFailure where it refuses */
+/** Presses Start when the page has made up its mind, and waits until the run has begun. @throws PageFailure where it refuses */
 export async function pressStart(page: Page, overwrite: boolean): Promise<void> {
-  const start = page.getByRole('button', { name: 'Start' });
-  const overwriteBox = page.locator('input[name="overwrite"]');
-  const obstacle = page.locator('#obstacle');
   const deadline = Date.now() + READY_MS;
   for (;;) {
-    // What was typed a moment ago shows with the next frame; until then the button may still look ready.
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
-    // On a busy machine a click that came through may be told of too late.
-    if ((await page.locator('main').getAttribute('data-state')) !== 'plan') return;
-    if ((await start.isEnabled()) && (await clicked(start))) return;
-    // Gone where the page has left the plan by now.
-    const reason = (await obstacle.textContent(OFFERED).catch(() => null)) ?? '';
-    if (overwrite && reason.startsWith('Agree')) await overwriteBox.check();
+    const { stage, canStart, reason, problems } = await lookAtStart(page);
+    if (stage !== 'plan') return;
+    // On a busy machine a click that came through may be told of too late: only the page says whether the run has begun.
+    if (canStart) await clicked(page.getByRole('button', { name: 'Start' }));
+    else if (overwrite && reason.startsWith('Agree')) await page.locator('input[name="overwrite"]').check();
     else if (reason !== '' && !reason.startsWith('Looking')) {
-      const problems = await page.locator('.output .notice.problem, .output .notice.warning').allTextContents();
       throw new PageFailure('obstacle', [reason, ...problems].join(' '));
     }
     if (Date.now() > deadline) throw new Error(`The page does not get ready to start: ${reason}`);
     await page.waitForTimeout(20);
   }
+}
+
+/** What the page says of the start, all at one moment: it may leave the plan at any time. */
+function lookAtStart(page: Page) {
+  return page.evaluate(async () => {
+    // What was typed or pressed a moment ago shows with the next frame; until then the button may still look ready.
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const texts = (selector: string): string[] => [...document.querySelectorAll(selector)].map((e) => e.textContent);
+    return {
+      stage: document.querySelector('main')?.dataset['state'],
+      canStart: document.querySelector<HTMLButtonElement>('button[aria-describedby="obstacle"]')?.disabled === false,
+      reason: texts('#obstacle').join(),
+      problems: texts('.output .notice.problem, .output .notice.warning'),
+    };
+  });
 }
 
 /** Clicks a button. False where no click was taken: then it is pressed by keyboard, if it is not shut by now. */
@@ -269,7 +277,7 @@ async function clicked(button: Locator): Promise<boolean> {
 }
 
 /** False where an action on the page has timed out. */
-async function inTime(action: Promise<void>): Promise<boolean> {
+export async function inTime(action: Promise<void>): Promise<boolean> {
   try {
     await action;
     return true;

@@ -16,9 +16,10 @@ export function Running(props: {
   readonly letGo: (paths: readonly string[]) => void;
 }): JSX.Element {
   const { state, send, paces, letGo } = props;
-  const { plan, progress, samples, destination, downloads, readingSince, cancelling } = state;
+  const { plan, progress, samples, destination, readingSince, cancelling } = state;
   const total = plan.totals.outputBytes;
   const written = progress?.written ?? 0;
+  const wait = progress?.wait;
   const rate = rateOf(samples);
   const isDownload = destination.ref.kind === 'download';
   const perGigabyte = isDownload ? 0 : (progress?.secondsPerGigabyte ?? paces.paces.one.close);
@@ -31,7 +32,7 @@ export function Running(props: {
   const read = readingSince === undefined ? 0 : (performance.now() - readingSince) / 1000;
   const left =
     progress &&
-    !progress.wait &&
+    !wait &&
     runSecondsLeft({ plan, progress: { written, closing }, samples, check: perGigabyte, readBack, read, now });
   useEffect(() => {
     const warn = (event: BeforeUnloadEvent): void => event.preventDefault();
@@ -46,18 +47,13 @@ export function Running(props: {
       <p class="status tall" aria-live="polite">
         {cancelling ? 'Cancelling. The files of this run are removed.' : <Phase state={state} paces={paces} />}
       </p>
-      {progress?.wait && (
+      {wait && (
         <NoticeBox tone="problem" label="The browser’s storage is full.">
           <p>
-            <code>{progress.wait.path}</code> needs {formatBytes(progress.wait.needed)}, and{' '}
-            {formatBytes(progress.wait.free)} are free. When the browser has saved{' '}
-            {formatNames(downloads.map(({ path }) => path)) || 'the files before it'}, their copies here can go.
+            <code>{wait.path}</code> needs {formatBytes(wait.needed)}, and {formatBytes(wait.free)} are free. When the
+            browser has saved {formatNames(wait.kept) || 'the files before it'}, their copies here can go.
           </p>
-          <button
-            type="button"
-            disabled={downloads.length === 0}
-            onClick={() => letGo(downloads.map(({ path }) => path))}
-          >
+          <button type="button" disabled={!canLetGo(state, wait.kept)} onClick={() => letGo(wait.kept)}>
             They are saved: go on
           </button>
         </NoticeBox>
@@ -83,6 +79,12 @@ export function Running(props: {
       </button>
     </section>
   );
+}
+
+/** False while there are none, or the browser was not yet given all of them. */
+function canLetGo({ downloads }: RunningState, kept: readonly string[]): boolean {
+  const given = new Set(downloads.map(({ path }) => path));
+  return kept.length > 0 && kept.every((path) => given.has(path));
 }
 
 function filesDone({ destination, saved, progress }: RunningState): number {

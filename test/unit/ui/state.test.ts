@@ -15,7 +15,8 @@ import {
   START,
   type State,
 } from '../../../src/ui/state.js';
-import type { CheckpointView, Outcome, PlanView } from '../../../src/worker/protocol.js';
+import type { CheckpointView, ConvertProgress, Outcome, PlanView } from '../../../src/worker/protocol.js';
+import { checkpointView as checkpoint } from '../../helpers/checkpoint-view.js';
 
 const source: Source = { name: 'run', ref: { kind: 'sample', url: 'https://example.org/sample/' } };
 const other: Source = { name: 'other', ref: { kind: 'sample', url: 'https://example.org/other/' } };
@@ -35,23 +36,6 @@ const CONVERTER = {
   choice: { chosen: 'cpu', reason: 'a test', rates: [] },
 } as const;
 const nothingTaken = { existing: [], sources: [] };
-
-const checkpoint: CheckpointView = {
-  folder: 'run',
-  layout: 'deepspeed-zero2',
-  tag: { tag: 'global_step3', path: 'global_step3', latest: true },
-  tags: [],
-  tensors: [],
-  aliases: {},
-  skipped: [],
-  warnings: [],
-  problems: [],
-  checks: [],
-  adapters: [],
-  facts: { ranks: 3, elements: 10, uninterpretedObjects: 0, dangerousGlobals: [] },
-  sourceFiles: 4,
-  sourceBytes: 1000,
-};
 
 const plan: PlanView = {
   options: resolveOptions({}),
@@ -409,6 +393,10 @@ describe('the run', () => {
 describe('downloads', () => {
   const file = (path: string) => ({ path, file: new File([path], path) });
   const [first, second] = [file('model-1'), file('model-2')];
+  const waitFor = (...kept: string[]): ConvertProgress => ({
+    ...progress,
+    wait: { path: 'model-4', needed: 40, free: 1, kept },
+  });
   const given: Event[] = [
     ...RUNNING,
     { type: 'downloaded', file: first },
@@ -421,6 +409,22 @@ describe('downloads', () => {
     const report = reach(...given, { type: 'finished', outcome });
     expect(report).toMatchObject({ stage: 'report', downloads: [second] });
     expect(reduce(report, { type: 'let-go', paths: ['model-2'] })).toMatchObject({ downloads: [] });
+  });
+
+  it('end the wait for their space at once, and no message from before the answer brings it back', () => {
+    const waiting = (...kept: string[]): Event => ({ type: 'run-progress', progress: waitFor(...kept), now: 10 });
+    const third: Event = { type: 'downloaded', file: file('model-3') };
+    const all: Event = { type: 'let-go', paths: ['model-1', 'model-2'] };
+    const asked = [...RUNNING, ...given.slice(RUNNING.length, -1), waiting('model-1', 'model-2')];
+    expect(reach(...asked)).toHaveProperty('progress.wait.kept', ['model-1', 'model-2']);
+    expect(reach(...asked, third)).toHaveProperty('progress.wait');
+    for (const late of [[], [waiting('model-1', 'model-2')], [third, waiting('model-1', 'model-2', 'model-3')]]) {
+      const answered = reach(...asked, all, ...late);
+      expect(answered).toMatchObject({ progress });
+      expect(answered).not.toHaveProperty('progress.wait');
+    }
+    expect(reach(...asked, all, third, waiting('model-3'))).toHaveProperty('progress.wait.kept', ['model-3']);
+    expect(reach(...asked, all, waiting())).toHaveProperty('progress.wait.kept', []);
   });
 
   it('of a run that failed or was cancelled are named', () => {

@@ -4,7 +4,6 @@ import { isAbort, UnshardError } from '../../../src/base/errors.js';
 import { resolveOptions } from '../../../src/plan/options.js';
 import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
 import type {
-  CheckpointView,
   Converter,
   ConvertProgress,
   EngineApi,
@@ -12,27 +11,11 @@ import type {
   Outcome,
   RunRequest,
 } from '../../../src/worker/protocol.js';
+import { checkpointView as checkpoint } from '../../helpers/checkpoint-view.js';
 
 const input: InputRef = { kind: 'sample', url: 'https://example.org/' };
 const choice = { chosen: 'cpu', reason: 'a test', rates: [] } as const;
 const cpu: Converter = { name: 'cpu', description: 'a test', choice };
-
-const checkpoint: CheckpointView = {
-  folder: 'run',
-  layout: 'deepspeed-zero2',
-  tag: { tag: 'a', path: 'a', latest: true },
-  tags: [],
-  tensors: [],
-  aliases: {},
-  skipped: [],
-  warnings: [],
-  problems: [],
-  checks: [],
-  adapters: [],
-  facts: { ranks: 1, elements: 1, uninterpretedObjects: 0, dangerousGlobals: [] },
-  sourceFiles: 1,
-  sourceBytes: 1,
-};
 
 /** A worker on a message channel. It logs its calls; what they do can be replaced. */
 class FakeWorker implements EngineWorker {

@@ -3,21 +3,28 @@ import { memoryOutput } from '../../../src/io/memory.js';
 import type { OutputTree } from '../../../src/io/types.js';
 import { boundBySpace, type SpaceWait } from '../../../src/worker/space.js';
 
-/** A tree of so many bytes, and what it told. */
-function bounded(capacity: number | undefined) {
+/** A tree of so many bytes, and what it told. The files of `busy` cannot be removed. */
+function bounded(capacity: number | undefined, busy: readonly string[] = []) {
   const memory = memoryOutput();
+  const remove = async (path: string): Promise<void> => {
+    if (busy.includes(path)) throw new Error(`${path} is busy`);
+    await memory.remove(path);
+  };
   const job = new AbortController();
   const waits: (SpaceWait | undefined)[] = [];
   /** Bytes that are taken by what is not finished. */
   const taken = { bytes: 0 };
-  const bound = boundBySpace(memory, {
-    spaceFor: async () => {
-      const used = [...memory.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
-      return capacity === undefined ? undefined : capacity - used - taken.bytes;
+  const bound = boundBySpace(
+    { ...memory, remove },
+    {
+      spaceFor: async () => {
+        const used = [...memory.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+        return capacity === undefined ? undefined : capacity - used - taken.bytes;
+      },
+      onWait: (wait) => waits.push(wait),
+      signal: job.signal,
     },
-    onWait: (wait) => waits.push(wait),
-    signal: job.signal,
-  });
+  );
   return { ...bound, memory, waits, taken, job };
 }
 
@@ -46,10 +53,10 @@ describe('a tree of little space', () => {
     await write(tree, 'b', 5);
     const writing = write(tree, 'c', 9);
     await settled();
-    expect(waits).toEqual([{ path: 'c', needed: 9, free: 2 }]);
+    expect(waits).toEqual([{ path: 'c', needed: 9, free: 2, kept: ['a', 'b'] }]);
     await letGo(['a']);
     await settled();
-    expect(waits.slice(1)).toEqual([undefined, { path: 'c', needed: 9, free: 5 }]);
+    expect(waits.slice(1)).toEqual([undefined, { path: 'c', needed: 9, free: 5, kept: ['b'] }]);
     await letGo(['b']);
     await writing;
     expect(waits.at(-1)).toBeUndefined();
@@ -64,11 +71,11 @@ describe('a tree of little space', () => {
     taken.bytes = 10;
     const writing = write(tree, 'b', 4);
     await settled();
-    expect(waits).toEqual([{ path: 'b', needed: 4, free: 0 }]);
+    expect(waits).toEqual([{ path: 'b', needed: 4, free: 0, kept: [] }]);
     taken.bytes = 0;
     await sink.close();
     await settled();
-    expect(waits.slice(1)).toEqual([undefined, { path: 'b', needed: 4, free: 0 }]);
+    expect(waits.slice(1)).toEqual([undefined, { path: 'b', needed: 4, free: 0, kept: ['a'] }]);
     await letGo(['a']);
     await writing;
     const dropped = await tree.create('c', 6);
@@ -90,6 +97,46 @@ describe('a tree of little space', () => {
     await letGo(['a']);
     await writing;
     expect([...memory.files.keys()].sort()).toEqual(['b', 'c']);
+  });
+
+  it('looks again where something was let go while it looked', async () => {
+    const memory = memoryOutput();
+    const waits: (SpaceWait | undefined)[] = [];
+    const looks: ((free: number) => void)[] = [];
+    const { tree, letGo } = boundBySpace(memory, {
+      spaceFor: () => new Promise((resolve) => looks.push(resolve)),
+      onWait: (wait) => waits.push(wait),
+      signal: new AbortController().signal,
+    });
+    const answer = async (free: number): Promise<void> => {
+      looks.shift()?.(free);
+      await settled();
+    };
+    for (const path of ['a', 'b']) {
+      const writing = write(tree, path, 4);
+      await answer(9);
+      await writing;
+    }
+    const writing = write(tree, 'c', 4);
+    await letGo(['a']);
+    await answer(1);
+    expect([waits, looks.length]).toEqual([[], 1]);
+    await answer(5);
+    await writing;
+    expect([...memory.files.keys()]).toEqual(['b', 'c']);
+  });
+
+  it('goes on looking where a file cannot be removed, and names it no more', async () => {
+    const { tree, memory, waits, letGo } = bounded(10, ['a']);
+    for (const path of ['a', 'b', 'c']) await write(tree, path, 3);
+    const writing = write(tree, 'd', 5);
+    await settled();
+    await expect(letGo(['a', 'b'])).rejects.toThrow('a is busy');
+    await settled();
+    expect(waits.at(-1)).toEqual({ path: 'd', needed: 5, free: 4, kept: ['c'] });
+    await letGo(['c']);
+    await writing;
+    expect([...memory.files.keys()]).toEqual(['a', 'd']);
   });
 
   it('leaves it to the tree where nothing can be let go, or the space is not known', async () => {
