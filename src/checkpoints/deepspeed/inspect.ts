@@ -122,7 +122,7 @@ export async function inspectDeepspeed(
       warnings: distinct([...draft.warnings, ...precisionNotices(tensors), ...files.flatMap((file) => file.warnings)]),
       problems: [...draft.problems, ...draft.faults],
       checks,
-      facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors) },
+      facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors, columns[0]?.model) },
     };
   } finally {
     await pool.close();
@@ -234,10 +234,17 @@ function precisionNotices(tensors: readonly TensorEntry[]): Notice[] {
   return [{ code: 'low-precision-masters', message }];
 }
 
-function dtypesOf(entries: readonly TensorEntry[]): Pick<CheckpointFacts, 'modelDtype' | 'masterDtype'> {
-  const master = entries.find((entry) => entry.origin === 'master')?.stored.dtype;
+function dtypesOf(
+  entries: readonly TensorEntry[],
+  states: ModelStates | undefined,
+): Pick<CheckpointFacts, 'modelDtype' | 'masterDtype'> {
+  const first = entries.find((entry) => entry.origin === 'master');
+  const master = first?.stored.dtype;
+  // At stage 3 the state dict has no values, but its placeholders have a dtype.
+  const placeholder = first && states?.module.get(first.name)?.dtype;
   const model =
     entries.find((entry) => entry.copy !== undefined)?.copy?.dtype ??
+    placeholder ??
     entries.find((entry) => entry.origin !== 'buffer' && entry.origin !== 'master' && isFloat(entry.stored.dtype))
       ?.stored.dtype;
   return { ...(model ? { modelDtype: model } : {}), ...(master ? { masterDtype: master } : {}) };

@@ -22,6 +22,10 @@ describe('where masters lie', () => {
     ]);
   });
 
+  test.each(['BF16', 'F16', 'F32'] as const)('their placeholders tell that the run was in %s', async (modelDtype) => {
+    expect((await inspectSpec(small(3, { modelDtype }))).facts).toMatchObject({ modelDtype, masterDtype: 'F32' });
+  });
+
   test('there is no copy: the state dict is hollow', async () => {
     const { tensors } = await inspectSpec(small(3));
     expect(tensors.map(({ copy }) => copy)).toEqual([undefined, undefined, undefined, undefined]);
