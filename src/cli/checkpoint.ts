@@ -5,8 +5,8 @@
  */
 
 import { realpath } from 'node:fs/promises';
-import { basename, dirname, resolve } from 'node:path';
-import { type FileTree, isUnshardError, mergeTrees, openFolder, UnshardError } from '../node.js';
+import { basename, dirname, join, resolve } from 'node:path';
+import { type FileTree, isUnshardError, mergeTrees, openFolder, type Plan, UnshardError } from '../node.js';
 import type { Common, Planned } from './arguments.js';
 
 /** A checkpoint to read, and the tag where that is known already. */
@@ -65,16 +65,44 @@ async function outerFolder(path: string, tag: string | undefined) {
  * @throws UnshardError `output-is-input` of kind `usage`.
  */
 export async function refuseInput(checkpoint: string, out: string): Promise<void> {
-  const [input, output] = await Promise.all([
-    realpath(checkpoint).catch(() => undefined),
-    realpath(out).catch(() => undefined),
-  ]);
-  if (input === undefined || output === undefined || (output !== input && output !== dirname(input))) return;
+  const input = await realOf(checkpoint);
+  await refuseFolders(input === undefined ? [] : [input, dirname(input)], out);
+}
+
+/**
+ * A folder below the one that was named may hold files that are read as well.
+ *
+ * @throws UnshardError `output-is-input` of kind `usage`.
+ */
+export async function refuseSources({ folders }: OpenCheckpoint, { sources }: Plan, out: string): Promise<void> {
+  const paths = new Set(sources.map(({ path }) => dirname(path)));
+  // Of several folders, one may have been laid over a folder of another: then its paths are the ends of whole ones.
+  const below = folders.length > 1 ? new Set([...paths].flatMap(endsOf)) : paths;
+  const real = await Promise.all(folders.flatMap((folder) => [...below].map((path) => realOf(join(folder, path)))));
+  await refuseFolders(
+    real.flatMap((path) => path ?? []),
+    out,
+  );
+}
+
+/** `a/b/c`, `b/c` and `c`. */
+function endsOf(path: string): string[] {
+  const segments = path.split('/');
+  return segments.map((_, i) => segments.slice(i).join('/'));
+}
+
+function realOf(path: string): Promise<string | undefined> {
+  return realpath(path).catch(() => undefined);
+}
+
+async function refuseFolders(real: readonly string[], out: string): Promise<void> {
+  const output = await realOf(out);
+  if (output === undefined || !real.includes(output)) return;
   throw new UnshardError({
     kind: 'usage',
     code: 'output-is-input',
-    message: `${out} is the checkpoint's own folder.`,
-    advice: 'Choose another folder to write to. One inside the checkpoint will do.',
+    message: `${out} is a folder of the checkpoint's own files.`,
+    advice: 'Choose another folder to write to. A new one inside the checkpoint will do.',
     facts: { file: out },
   });
 }

@@ -23,7 +23,7 @@ import {
   verify,
 } from '../node.js';
 import type { Command } from './arguments.js';
-import { type OpenCheckpoint, openCheckpoint, refuseInput } from './checkpoint.js';
+import { type OpenCheckpoint, openCheckpoint, refuseInput, refuseSources } from './checkpoint.js';
 import { EXIT_CODES } from './exit.js';
 import { finishPlan, planCheckpoint, runPlan } from './parts.js';
 import { inventoryText, planText, reportText, verifyText } from './print.js';
@@ -68,9 +68,11 @@ async function inspectShown(
 
 async function convert(command: Extract<Command, { kind: 'convert' }>, signal: AbortSignal): Promise<number> {
   for (const folder of [command.checkpoint, ...command.also]) await refuseInput(folder, command.out);
-  const { tree, tag } = await openCheckpoint(command);
-  const inventory = await inspectShown(tree, command, tag, signal);
+  const opened = await openCheckpoint(command);
+  const { tree } = opened;
+  const inventory = await inspectShown(tree, command, opened.tag, signal);
   const made = plan(inventory, command.plan);
+  await refuseSources(opened, made, command.out);
   if (command.dryRun) {
     process.stdout.write(command.json ? `${JSON.stringify(made)}\n` : planText(made));
     return 0;

@@ -17,7 +17,7 @@ import {
   run,
 } from '../node.js';
 import type { Command, Planned } from './arguments.js';
-import { openCheckpoint, openPlanned, refuseInput } from './checkpoint.js';
+import { openCheckpoint, openPlanned, refuseInput, refuseSources } from './checkpoint.js';
 import { planFileText, readPlanFile, writePlanFile } from './plan-file.js';
 import { finishedText, planText, reportText } from './print.js';
 import { progressLine, runStep } from './progress.js';
@@ -83,7 +83,8 @@ export async function finishPlan(command: Extract<Command, { kind: 'finish' }>, 
 /** A plan from its file, and the checkpoint that it was made from. */
 async function openPlan(command: Planned) {
   const { plan: made, folders: recorded } = await readPlanFile(command.file);
-  const { tree, folders } = await openPlanned(command, recorded);
-  for (const folder of folders) await refuseInput(folder, command.out);
-  return { made, tree };
+  const opened = await openPlanned(command, recorded);
+  for (const folder of opened.folders) await refuseInput(folder, command.out);
+  await refuseSources(opened, made, command.out);
+  return { made, tree: opened.tree };
 }

@@ -50,11 +50,23 @@ test('folders that contradict each other are refused with both names', async () 
   expect(stderr).toContain('config.json is in two of the folders, node0 and node1');
 });
 
+test('no folder below the one that is named is written to where files are read from it', async () => {
+  const outer = await temporaryFolder();
+  await cp(checkpointPath(NAME), join(outer, 'run'), { recursive: true });
+  for (const out of ['run', join('run', TAG)]) {
+    const { code, stderr } = await unshard(outer, join(outer, out), '--overwrite');
+    expect({ out, code, stderr }).toMatchObject({ out, code: 2, stderr: expect.stringContaining('(output-is-input)') });
+  }
+  expect((await unshard(outer, join(outer, 'run', 'new'))).code).toBe(0);
+});
+
 test('none of the folders is written to', async () => {
-  const [first = '', second = ''] = await nodes();
-  const { code, stderr } = await unshard(first, second, '--also', second);
-  expect(code).toBe(2);
-  expect(stderr).toContain('(output-is-input)');
+  const [first = '', second = '', third = ''] = await nodes();
+  for (const out of [second, join(second, TAG)]) {
+    const { code, stderr } = await unshard(first, out, '--also', second, '--also', third);
+    expect(code).toBe(2);
+    expect(stderr).toContain('(output-is-input)');
+  }
   await mkdir(join(second, 'inside'));
   expect((await unshard(first, join(second, 'inside'), '--also', second)).code).toBe(4);
 });
