@@ -94,7 +94,7 @@ export function parseCommand(args: readonly string[]): Command {
   );
   const names = verb ? positionals.slice(1) : positionals;
   if (verb === 'run' || verb === 'finish') return planned(verb, values, names);
-  const [checkpoint, out] = argumentsOf(names, verb === 'plan' ? ['CHECKPOINT'] : ['CHECKPOINT', 'OUT']);
+  const [checkpoint, out] = argumentsOf(names, NAMES[verb ?? 'convert']);
   const { overwrite, partial } = values;
   const common: Common = {
     also: values.also ?? [],
@@ -125,6 +125,13 @@ export function parseCommand(args: readonly string[]): Command {
     ...common,
   };
 }
+
+/** The arguments of each command. */
+const NAMES = {
+  convert: ['CHECKPOINT', 'OUT'],
+  verify: ['CHECKPOINT', 'WEIGHTS'],
+  plan: ['CHECKPOINT'],
+} as const;
 
 /** Options that only some commands have, and those commands. */
 const SOME: ReadonlyMap<string, readonly Verb[]> = new Map([
@@ -181,6 +188,9 @@ function planned(kind: 'run' | 'finish', values: Values, names: readonly string[
 
 /** The first argument, which must be there, and the second. `names` are those that a command takes. */
 function argumentsOf(found: readonly string[], names: readonly string[]): [first: string, second: string | undefined] {
+  // Mostly a variable of the shell that is not set: an empty path would be the folder that the user happens to be in.
+  const empty = names[found.indexOf('')];
+  if (empty !== undefined) throw usage('arguments-missing', `${empty} is empty.`);
   const [first, second] = found;
   if (first === undefined) throw usage('arguments-missing', `${names[0]} is missing.`);
   const extra = found[names.length];
@@ -230,6 +240,7 @@ function loraOptions(values: Values): Pick<PlanOptions, 'lora'> {
   const [alpha, r, rslora] = [values['lora-alpha'], values['lora-r'], values['lora-rslora']];
   if (alpha === undefined && r === undefined && !rslora) return {};
   if (alpha === undefined) throw usage('options-contradict', '--lora-r and --lora-rslora go with --lora-alpha.');
+  if (!values['merge-adapter']) throw usage('options-contradict', '--lora-alpha goes with --merge-adapter.');
   return { lora: { alpha: Number(alpha), ...(r === undefined ? {} : { r: Number(r) }), rslora } };
 }
 
@@ -335,7 +346,11 @@ function parse(args: readonly string[]) {
       options: OPTIONS,
     });
   } catch (error) {
-    throw usage('option-unknown', error instanceof Error ? error.message : String(error));
+    if (!(error instanceof TypeError && 'code' in error)) throw error;
+    const isUnknown = error.code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION';
+    // What follows the first sentence is advice for options that take no value.
+    const [message = ''] = error.message.split(/\.? To specify|\n/);
+    throw usage(isUnknown ? 'option-unknown' : 'option-value-bad', `${message.replace(/\.$/, '')}.`);
   }
 }
 

@@ -14,11 +14,13 @@ import {
   type InspectProgress,
   type Inventory,
   inspect,
+  isUnshardError,
   openFolder,
   openThreads,
   plan,
   type RunProgress,
   run,
+  UnshardError,
   type VerifyProgress,
   verify,
 } from '../node.js';
@@ -99,9 +101,7 @@ async function convert(command: Extract<Command, { kind: 'convert' }>, signal: A
 
 async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, signal: AbortSignal): Promise<number> {
   const { tree, tag } = await openCheckpoint(command);
-  const isFile = (await stat(command.weights).catch(() => undefined))?.isFile() ?? false;
-  const weights = await openFolder(isFile ? dirname(command.weights) : command.weights);
-  const file = isFile ? { file: basename(command.weights) } : {};
+  const { weights, file } = await openWeights(command.weights);
   const progress = progressLine(process.stderr, !command.quiet && !command.json);
   try {
     const onProgress = ({ compared, total }: VerifyProgress) => progress.update(compared, total, 'compared');
@@ -110,7 +110,7 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, sign
       ...tag,
       ...command.reading,
       partial: command.partial,
-      ...file,
+      ...(file === undefined ? {} : { file }),
       signal,
       onProgress,
     });
@@ -119,5 +119,17 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, sign
     return report.matches ? 0 : EXIT_CODES.inconsistent;
   } finally {
     progress.clear();
+  }
+}
+
+/** A folder of weights; or that of a file of weights, and the file's name. */
+async function openWeights(path: string): Promise<{ weights: FileTree; file?: string }> {
+  const isFile = (await stat(path).catch(() => undefined))?.isFile() ?? false;
+  if (isFile) return { weights: await openFolder(dirname(path)), file: basename(path) };
+  try {
+    return { weights: await openFolder(path) };
+  } catch (error) {
+    if (!isUnshardError(error, 'usage')) throw error;
+    throw new UnshardError({ ...error.detail, advice: 'Name the file of the weights, or the folder that holds it.' });
   }
 }

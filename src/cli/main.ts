@@ -7,6 +7,7 @@
 
 import { version } from '../../package.json';
 import { isAbort, isUnshardError } from '../base/errors.js';
+import { errorText } from './advice.js';
 import { parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
 import { HELP } from './help.js';
@@ -34,7 +35,9 @@ function tellError(error: unknown, json: boolean): number {
   }
   if (isUnshardError(error)) {
     process.stderr.write(
-      json ? `${JSON.stringify({ error: error.detail })}\n` : `Error (${error.detail.code}): ${error.message}\n`,
+      json
+        ? `${JSON.stringify({ error: error.detail })}\n`
+        : `Error (${error.detail.code}): ${errorText(error.detail)}\n`,
     );
     return EXIT_CODES[error.detail.kind];
   }

@@ -16,6 +16,7 @@ import {
   type VerifiedTensor,
   type VerifyReport,
 } from '../node.js';
+import { errorText } from './advice.js';
 
 /** What is in a checkpoint, as a few lines and one per tensor. */
 export function inventoryText(inventory: Inventory): string {
@@ -26,7 +27,7 @@ export function inventoryText(inventory: Inventory): string {
     `${inventory.folder}: ${inventory.layout}, tag ${tag.tag}${tag.latest ? ' (latest)' : ''}`,
     ...(others.length > 0 ? [`  other tags      ${others.join(', ')}`] : []),
     ...factLines(facts),
-    `  tensors         ${tensors.length} (${originCounts(inventory)})`,
+    `  tensors         ${tensors.length}${tensors.length > 0 ? ` (${originCounts(inventory)})` : ''}`,
     ...(Object.keys(aliases).length > 0 ? [`  tied            ${pairs(aliases)}`] : []),
     ...(adapters.length > 0 ? [`  LoRA adapters   ${adapters.join(', ')}`] : []),
     ...noticeLines(inventory),
@@ -52,7 +53,7 @@ export function planText(plan: Plan): string {
 export function reportText(report: Report, out: string): string {
   const { part, files, bytesWritten, seconds, backend } = report;
   const rate = `${bytes(bytesWritten / Math.max(seconds, 0.001))}/s`;
-  const what = `${files.length} files, ${bytes(bytesWritten)},`;
+  const what = `${fileCount(files.length)}, ${bytes(bytesWritten)},`;
   return detailedText(
     report,
     part
@@ -63,7 +64,11 @@ export function reportText(report: Report, out: string): string {
 
 /** What all parts of a plan did together. */
 export function finishedText(report: Report, out: string): string {
-  return detailedText(report, `Finished: ${report.files.length} files, ${bytes(report.bytesWritten)}, in ${out}.`);
+  return detailedText(report, `Finished: ${fileCount(report.files.length)}, ${bytes(report.bytesWritten)}, in ${out}.`);
+}
+
+function fileCount(files: number): string {
+  return files === 1 ? '1 file' : `${count(files)} files`;
 }
 
 function detailedText(report: Report, headline: string): string {
@@ -198,7 +203,7 @@ function noticeLines(inventory: Inventory): string[] {
   return [
     ...inventory.warnings.flatMap((notice) => noticeText(notice).map((line) => `  note            ${line}`)),
     ...inventory.skipped.map(({ name, reason }) => `  not written     ${name}: ${reason}`),
-    ...inventory.problems.map(({ message, advice }) => `  PROBLEM         ${message} ${advice}`),
+    ...inventory.problems.map((problem) => `  PROBLEM         ${errorText(problem)}`),
   ];
 }
 

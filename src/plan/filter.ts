@@ -1,4 +1,5 @@
 import { matches } from '../base/glob.js';
+import type { Notice } from '../checkpoints/inventory.js';
 import type { Candidate, Step } from './names.js';
 import type { ResolvedOptions } from './plan.js';
 
@@ -11,8 +12,23 @@ export function leaveOut(candidates: readonly Candidate[], options: ResolvedOpti
       const reason = reasons[i];
       return reason === undefined ? [] : [{ name: source, reason }];
     }),
-    warnings: [],
+    warnings: [
+      ...unused(options.include, candidates, 'No name matches', 'was to be written'),
+      ...unused(options.exclude, candidates, 'No name matches', 'was to be left out'),
+    ],
   };
+}
+
+/** A pattern with a typing error would change nothing, and the output look as if it had. */
+export function unusedPrecisions(written: readonly Candidate[], { dtypeFor }: ResolvedOptions): Notice[] {
+  const patterns = dtypeFor.map(({ pattern }) => pattern);
+  return unused(patterns, written, 'No name that is written matches', 'was to have a dtype of its own');
+}
+
+function unused(patterns: readonly string[], candidates: readonly Candidate[], none: string, wish: string): Notice[] {
+  return patterns
+    .filter((pattern) => !candidates.some(({ name }) => matches(pattern, name)))
+    .map((pattern) => ({ code: 'pattern-unused', message: `${none} ${pattern}, which ${wish}.` }));
 }
 
 function reasonToSkip({ name, entry, compute }: Candidate, options: ResolvedOptions): string | undefined {

@@ -40,7 +40,7 @@ export function resolveOptions(options: PlanOptions): ResolvedOptions {
 function refuseContradictions({ output, adapterName, lora, trimVocab, maxShardSize }: ResolvedOptions): void {
   if (output !== 'merged' && lora !== undefined) throw badOption('lora', 'absent where nothing is merged', 'given');
   if (output === 'model' && adapterName !== undefined)
-    throw badOption('adapterName', 'absent for all tensors', adapterName);
+    throw badOption('adapterName', 'absent where no adapter is written or merged', adapterName);
   if (output !== 'adapter') return;
   if (trimVocab) throw badOption('trimVocab', 'false for an adapter', 'true');
   if (maxShardSize !== undefined)

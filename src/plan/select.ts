@@ -10,7 +10,7 @@ import { numelOf } from '../base/shape.js';
 import type { Inventory, Notice, Proof, SkippedTensor, StoredBits, TensorEntry } from '../checkpoints/inventory.js';
 import { takeAdapter } from './adapter.js';
 import { saysUntied } from './config.js';
-import { leaveOut } from './filter.js';
+import { leaveOut, unusedPrecisions } from './filter.js';
 import { mergeAdapter } from './merge.js';
 import { type Candidate, candidatesOf, refuseCollisions, stripPrefix } from './names.js';
 import { precisionOf } from './options.js';
@@ -51,6 +51,7 @@ export function selectTensors(inventory: Inventory, options: ResolvedOptions): S
     skipped: [...inventory.skipped, ...steps.flatMap((step) => step.skipped)],
     warnings: [
       ...steps.flatMap((step) => step.warnings),
+      ...unusedPrecisions(fitted.kept, options),
       ...tieWarnings(aliases, inventory, options),
       ...keptWarnings(tensors, options),
     ],

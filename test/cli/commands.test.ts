@@ -161,7 +161,11 @@ describe('errors end with the exit code of their kind, name file and numbers, an
     const { code, stderr } = await unshard(folder, out);
     expect(code).toBe(4);
     expect(stderr).toContain('should hold 3 *_optim_states.pt files, one per rank; 2 are there. Missing: rank 1.');
+    expect(stderr).toContain('--partial');
     await expectNothing(out);
+    const shown = await unshard(folder);
+    expect(shown.code).toBe(4);
+    expect(shown.stdout).toMatch(/PROBLEM .*Missing: rank 1\. .*--partial/);
   });
 
   test('a truncated shard', async () => {

@@ -81,6 +81,10 @@ describe('unshard verify', () => {
       code: 2,
       stderr: expect.stringContaining('weights-missing'),
     });
+    expect(await unshard('verify', checkpointPath(TIED), '/nowhere')).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/folder-missing.*Name the file of the weights/),
+    });
     expect(await unshard('verify', '/nowhere', await temporaryFolder())).toMatchObject({ code: 2 });
   });
 });

@@ -43,6 +43,7 @@ export function joinColumns(
   const names = new Set(columns.flatMap((column) => [...column.draft.tensors.keys()]));
   if (!first || columns.length === 1) {
     for (const [name, entry] of first?.draft.tensors ?? []) draft.tensors.set(name, entry);
+    draft.warnings.push(...ruleNotices(tpRules, []));
     return;
   }
   if (draft.problems.length > 0) return;

@@ -76,6 +76,25 @@ describe('what is left out, with the reason', () => {
     );
   });
 
+  test('patterns that match no name are told, and others are not', () => {
+    const told = (options: PlanOptions) => plan(INVENTORY, options).warnings;
+    expect(told({ include: ['layers.*', 'lm_head*'] })).toEqual([
+      { code: 'pattern-unused', message: 'No name matches lm_head*, which was to be written.' },
+    ]);
+    expect(told({ exclude: ['*.bais', 'head.*'] })).toEqual([
+      { code: 'pattern-unused', message: 'No name matches *.bais, which was to be left out.' },
+    ]);
+    const dtypeFor = ['*nrom*', 'embed*', 'head*'].map((pattern) => ({ pattern, dtype: 'bf16' as const }));
+    expect(told({ dtypeFor })).toEqual([
+      {
+        code: 'pattern-unused',
+        message: 'No name that is written matches *nrom*, which was to have a dtype of its own.',
+      },
+    ]);
+    expect(told({ include: ['layers.*'], dtypeFor: [{ pattern: 'norm*', dtype: 'bf16' }] })).toHaveLength(1);
+    expect(told({ include: ['*'], exclude: ['*.bias'], dtypeFor: [{ pattern: 'norm*', dtype: 'bf16' }] })).toEqual([]);
+  });
+
   test('everything is an error', () => {
     expect(detailOf(() => plan(INVENTORY, { include: ['nothing*'] }))).toMatchObject({ code: 'nothing-to-write' });
   });

@@ -229,6 +229,17 @@ describe('rules of the user', () => {
     expect(warnings.map(({ code }) => code)).toEqual(['tp-rule-unused', 'tp-rule-fused']);
   });
 
+  test('are told to be of no use where nothing is cut by tensor parallelism', async () => {
+    const written = writeGrid(small()).files;
+    const tpRules: TpRule[] = [{ pattern: '*', merge: 0 }];
+    const ofOne = await inspect(memoryTree(written), { tpRules, tpRank: 1 });
+    expect(ofOne.warnings).toContainEqual({
+      code: 'tp-rule-unused',
+      message: 'The rule for * decides about no tensor.',
+    });
+    expect((await inspect(memoryTree(written), { tpRank: 1 })).warnings).toHaveLength(ofOne.warnings.length - 1);
+  });
+
   test.each<[what: string, cut: Cut, shape: number[], merge: TpRule['merge'], reason: string]>([
     [
       'a dimension that is not there',

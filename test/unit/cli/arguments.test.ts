@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { OPTIONS, parseCommand } from '../../src/cli/arguments.js';
-import { HELP } from '../../src/cli/help.js';
-import { bytes } from '../../src/cli/print.js';
-import { detailOf } from '../helpers/errors.js';
+import { OPTIONS, parseCommand } from '../../../src/cli/arguments.js';
+import { HELP } from '../../../src/cli/help.js';
+import { bytes } from '../../../src/cli/print.js';
+import { detailOf } from '../../helpers/errors.js';
 
 describe('parseCommand', () => {
   test('one folder is inspected, two are a conversion', () => {
@@ -218,7 +218,13 @@ describe('parseCommand', () => {
     [[], 'arguments-missing'],
     [['a', 'b', 'c'], 'arguments-many'],
     [['a', '--nope'], 'option-unknown'],
-    [['a', 'b', '--dtype'], 'option-unknown'],
+    [['a', 'b', '--dtype'], 'option-value-bad'],
+    [['a', 'b', '--overwrite=yes'], 'option-value-bad'],
+    [['', 'b'], 'arguments-missing'],
+    [['a', ''], 'arguments-missing'],
+    [['verify', 'a', ''], 'arguments-missing'],
+    [['run', 'plan.json', ''], 'arguments-missing'],
+    [['a', 'b', '--lora-alpha', '16'], 'options-contradict'],
     [['a', 'b', '--dtype-for', 'x'], 'dtype-for-bad'],
     [['a', 'b', '--dtype-for', '=fp32'], 'dtype-for-bad'],
     [['a', 'b', '--max-shard-size', 'big'], 'size-bad'],
@@ -227,10 +233,22 @@ describe('parseCommand', () => {
     [['a', '--tp-rule', 'x=column'], 'tp-rule-bad'],
     [['a', '--tp-rule', 'x=-1'], 'tp-rule-bad'],
     [['a', '--tp-rank', 'first'], 'tp-rank-bad'],
-    [['a', '--tp-rank', '-1'], 'option-unknown'],
+    [['a', '--tp-rank', '-1'], 'option-value-bad'],
     [['a', 'b', '--adapter-only', '--merge-adapter'], 'options-contradict'],
   ])('refuses %j', (args, code) => {
     expect(detailOf(() => parseCommand(args))).toMatchObject({ kind: 'usage', code });
+  });
+
+  test.each([
+    [['a', '--nope'], "Unknown option '--nope'."],
+    [['a', 'b', '--dtype'], "Option '--dtype <value>' argument missing."],
+    [['a', 'b', '--threads', '-1'], "Option '--threads' argument is ambiguous."],
+    [['a', ''], 'OUT is empty.'],
+    [['verify', 'a', ''], 'WEIGHTS is empty.'],
+    [['plan', ''], 'CHECKPOINT is empty.'],
+    [['finish', ''], 'PLAN is empty.'],
+  ])('says of %j in one sentence what is wrong', (args, message) => {
+    expect(detailOf(() => parseCommand(args)).message).toBe(message);
   });
 
   test('help and version need nothing else', () => {
