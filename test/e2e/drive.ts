@@ -257,12 +257,12 @@ function lookAtStart(page: Page) {
   return page.evaluate(async () => {
     // What was typed or pressed a moment ago shows with the next frame; until then the button may still look ready.
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-    const texts = (selector: string): string[] => [...document.querySelectorAll(selector)].map((e) => e.textContent);
+    const problems = document.querySelectorAll('.output .notice.problem, .output .notice.warning');
     return {
       stage: document.querySelector('main')?.dataset['state'],
       canStart: document.querySelector<HTMLButtonElement>('button[aria-describedby="obstacle"]')?.disabled === false,
-      reason: texts('#obstacle').join(),
-      problems: texts('.output .notice.problem, .output .notice.warning'),
+      reason: document.querySelector('#obstacle')?.textContent ?? '',
+      problems: [...problems].map((problem) => problem.textContent),
     };
   });
 }
