@@ -16,6 +16,9 @@ const KEPT_BYTES = 1024;
 /** Memory is taken in steps of this (64 KiB), so that files of nearly the same size use the same. */
 const MEMORY_STEP = 2 ** 16;
 
+/** The tail starts at a multiple of this, in bytes: what lies alike in two files then does so in memory, and is compared by words. */
+const ALIGNMENT = 8;
+
 /** Pieces of memory that are kept: as many as there may be files under way, with two ends each. */
 const MAX_SPARE = 32;
 
@@ -59,7 +62,7 @@ export async function readAhead(
   memory = new SpareMemory(),
 ): Promise<AheadSource> {
   const { name, size, modified } = source;
-  const tailAt = Math.max(0, size - ends.tail);
+  const tailAt = Math.max(0, Math.floor((size - ends.tail) / ALIGNMENT) * ALIGNMENT);
   const ranges =
     tailAt - ends.head <= MAX_GAP
       ? [{ from: 0, to: size }]

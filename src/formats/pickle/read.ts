@@ -24,6 +24,8 @@ export interface UnpickleOptions {
   readonly persistentLoad?: (id: PyValue) => PyValue;
   /** What to make of calls, by `module.name` of what is called. Others stay `PyObject`s. */
   readonly reducers?: ReadonlyMap<string, Reducer>;
+  /** A byte to look out for. */
+  readonly watched?: number | undefined;
 }
 
 /** A pickle that was read. */
@@ -35,6 +37,8 @@ export interface Unpickled {
   readonly globals: ReadonlyMap<string, PyGlobal>;
   /** Number of `PyObject`s. */
   readonly uninterpreted: number;
+  /** Whether the watched byte is a part of a string, so that another one there changes that string and nothing else. */
+  readonly isWatchedInString: boolean;
 }
 
 /**
@@ -44,7 +48,7 @@ export interface Unpickled {
  * that a caller who has read only a part can come back with more; a code of its own names every other defect.
  */
 export function unpickle(bytes: Uint8Array, options: UnpickleOptions): Unpickled {
-  const stream: PickleStream = new PickleStream(bytes, options.start ?? 0, options.file);
+  const stream: PickleStream = new PickleStream(bytes, options.start ?? 0, options.file, options.watched);
   stream.limit('bytes of one pickle', bytes.length, MAX_PICKLE_BYTES);
   const machine = new Machine(stream, options);
   for (let count = 1; ; count++) {
@@ -57,5 +61,6 @@ export function unpickle(bytes: Uint8Array, options: UnpickleOptions): Unpickled
     if (code === STOP) break;
   }
   const value = machine.finish();
-  return { value, end: stream.at, globals: machine.globals, uninterpreted: machine.uninterpreted };
+  const { globals, uninterpreted } = machine;
+  return { value, end: stream.at, globals, uninterpreted, isWatchedInString: stream.sawString };
 }

@@ -22,13 +22,19 @@ export class PickleStream {
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   readonly #file: string;
+  /** A byte to look out for. */
+  readonly #watched: number | undefined;
   /** End of the current frame; undefined outside of frames. */
   #frameEnd: number | undefined;
 
-  constructor(bytes: Uint8Array, start: number, file: string) {
+  /** Whether the watched byte was read as a part of a string. */
+  sawString = false;
+
+  constructor(bytes: Uint8Array, start: number, file: string, watched?: number) {
     this.#bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#file = file;
+    this.#watched = watched;
     this.start = start;
     this.at = start;
     this.opcodeAt = start;
@@ -98,6 +104,9 @@ export class PickleStream {
   /** A string of `length` bytes. */
   string(length: number): Uint8Array {
     this.limit('bytes of one string', length, MAX_STRING_BYTES);
+    if (this.#watched !== undefined && this.at <= this.#watched && this.#watched < this.at + length) {
+      this.sawString = true;
+    }
     return this.take(length);
   }
 

@@ -32,8 +32,8 @@ export interface TorchFileParts {
   readonly uninterpreted: number;
   readonly warnings: readonly FileNotice[];
   /**
-   * Present where `value` was parsed for another file with the same pickle, whose storages it holds: the storages of this
-   * file by those, as far as they were asked for.
+   * Present where `value` was parsed for another file whose pickle is the same but for the devices, and holds the storages
+   * of that one: the storages of this file by those, as far as they were asked for.
    */
   readonly ownStorages?: Map<TorchStorage, TorchStorage>;
 }
@@ -42,8 +42,8 @@ export interface TorchFileParts {
 export function ownTensor({ ownStorages, source }: TorchFile, tensor: TorchTensor): TorchTensor {
   if (!ownStorages) return tensor;
   const { dtype, shape, stride, offset, storage, flip } = tensor;
-  const { key, byteLength, dtype: elements, location } = storage;
-  const own = ownStorages.get(storage) ?? new TorchStorage(key, byteLength, elements, source.name, location);
+  const { key, byteLength, dtype: elements } = storage;
+  const own = ownStorages.get(storage) ?? new TorchStorage(key, byteLength, elements, source.name);
   ownStorages.set(storage, own);
   return new TorchTensor(dtype, shape, stride, offset, own, flip);
 }

@@ -25,8 +25,8 @@ const NOT_TORCH = 'Put the file that the training run saved in its place.';
 
 /**
  * Opens a torch file: the zip container, or the older one of pickles in a row. Nothing is tried a second way when it
- * fails. A pickle among the `known` ones is not parsed again: the tensors of the file are then what `ownTensor` makes of
- * those of its object.
+ * fails. A pickle that says the same as one of the `known` ones is not parsed again: the tensors of the file are then what
+ * `ownTensor` makes of those of its object.
  *
  * @throws UnshardError of kind `bad-file` or `unsupported`.
  */

@@ -22,8 +22,11 @@ export class TorchStorage extends PyExtension {
     readonly dtype: DType | undefined,
     /** Name of the file, for messages. */
     readonly file: string,
-    /** Device that it was on when it was saved, such as `cuda:3`. It says nothing about the values. */
-    readonly location = 'cpu',
+    /**
+     * Device that it was on when it was saved, such as `cuda:3`; undefined where it was not looked for. It says nothing about
+     * the values.
+     */
+    readonly location?: string,
   ) {
     super();
   }

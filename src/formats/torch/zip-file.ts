@@ -12,7 +12,7 @@ import { unpickle } from '../pickle/read.js';
 import { locateEntries, readEntry, readZip, type ZipArchive } from '../zip/read.js';
 import { badTorch, unsupportedTorch } from './fault.js';
 import { noticeList, type ZipTorchFile } from './file.js';
-import type { KnownObjects, TorchObject } from './objects.js';
+import type { KnownObjects, Looked, Parsed, TorchObject } from './objects.js';
 import { torchReducers } from './rebuild.js';
 import { type DeclaredStorage, newStorageTable } from './storages.js';
 import type { StorageRecord, TorchStorage } from './tensor.js';
@@ -38,16 +38,16 @@ export async function readZipFile(
   if (archive.root === undefined) refuseOtherArchives(archive, rootName);
   const version = archive.entries.has(`${rootName}/version`) ? 'version' : '.data/version';
   const names = ['data.pkl', version, 'byteorder', '.data/serialization_id'];
-  let found: TorchObject | undefined;
-  const isKnown = (content: Uint8Array, crc: number): boolean => {
-    found = known?.find(content, crc);
-    return found !== undefined;
+  let looked: Looked | undefined;
+  const crcOf = (content: Uint8Array): number => {
+    looked = known?.look(content);
+    return looked?.crc32 ?? crc32(content);
   };
   const [pickle, ...small] = await mapBounded(names, READ_LANES, async (name, index) => {
     const path = `${rootName}/${name}`;
     if (!archive.entries.has(path)) return undefined;
     if (index > 0) return readEntry(archive, path, MAX_SMALL_RECORD, signal);
-    return readEntry(archive, path, MAX_PICKLE_BYTES, signal, isKnown);
+    return readEntry(archive, path, MAX_PICKLE_BYTES, signal, crcOf);
   });
   const [versionText, byteOrder, serializationId] = small.map((bytes) => bytes && new TextDecoder().decode(bytes));
   if (!pickle) throw missingRecord(archive, rootName, 'data.pkl');
@@ -55,8 +55,7 @@ export async function readZipFile(
   checkVersion(source.name, versionText);
   checkByteOrder(source.name, byteOrder);
 
-  const object = found ?? readObject(source.name, pickle);
-  if (!found && archive.hasCrcs) known?.add(pickle, crc32(pickle), object);
+  const { object, isOfAnother } = objectOf(source.name, pickle, known, looked);
   const unused = checkStorages(archive, rootName, object);
   const message = `${unused} storages of ${source.name} belong to no tensor.`;
   return {
@@ -73,23 +72,38 @@ export async function readZipFile(
       ...(unused > 0 ? [{ code: 'torch-unused-storages', message }] : []),
     ],
     ...(serializationId === undefined ? {} : { serializationId }),
-    ...(found ? { ownStorages: new Map() } : {}),
+    ...(isOfAnother ? { ownStorages: new Map() } : {}),
   };
 }
 
-function readObject(file: string, pickle: Uint8Array): TorchObject {
+/** The object of a pickle, and whether it was parsed for another file. */
+function objectOf(
+  file: string,
+  pickle: Uint8Array,
+  known: KnownObjects | undefined,
+  looked: Looked | undefined,
+): { readonly object: TorchObject; readonly isOfAnother: boolean } {
+  if (looked?.object) return { object: looked.object, isOfAnother: true };
+  const parsed = parseObject(file, pickle, looked?.watched);
+  const object = known && looked ? known.keep(pickle, looked, parsed) : parsed.object;
+  return { object, isOfAnother: object !== parsed.object };
+}
+
+function parseObject(file: string, pickle: Uint8Array, watched: number | undefined): Parsed {
   const { notices, warn } = noticeList();
   const table = newStorageTable(file, 'zip');
-  const { value, end, globals, uninterpreted } = unpickle(pickle, {
+  const { value, end, globals, uninterpreted, isWatchedInString } = unpickle(pickle, {
     file,
     persistentLoad: table.load,
     reducers: torchReducers(file, warn),
+    watched,
   });
   if (end < pickle.length) {
     const found = pickle.length - end;
     throw badTorch(file, 'pickle-trailing-bytes', `${found} bytes follow its pickle`, { found });
   }
-  return { value, globals, uninterpreted, declared: table.declared, notices, unusedIn: new WeakMap() };
+  const { declared } = table;
+  return { object: { value, globals, uninterpreted, declared, notices, unusedIn: new WeakMap() }, isWatchedInString };
 }
 
 /** Finds where storages of a zip file start, from the local headers of their records. */

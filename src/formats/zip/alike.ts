@@ -6,6 +6,7 @@
  * @module
  */
 
+import { alignedCopy, equalBytes } from '../../base/bytes.js';
 import { MAX_NAME_LENGTH, mostOverhead, parseName, type ZipEntry, type ZipListing } from './directory.js';
 import type { Directory } from './end.js';
 import { CENTRAL, LOCAL, U32_MAX } from './layout.js';
@@ -70,7 +71,18 @@ export function patternOf({ bytes, count, offset }: Directory, listing: ZipListi
   const crcs = Uint32Array.from(entries, ({ crc32 }) => crc32);
   const rows = new Map(entries.map(({ name }, i) => [name.slice(root.length + 1), i]));
   // A copy: what it was read into may be used again.
-  return { bytes: bytes.slice(), offset, entries, starts, sizes, places, crcs, nameLengths, rootLength, rows };
+  return {
+    bytes: alignedCopy(bytes, offset),
+    offset,
+    entries,
+    starts,
+    sizes,
+    places,
+    crcs,
+    nameLengths,
+    rootLength,
+    rows,
+  };
 }
 
 /** The listing of a directory that is like the pattern; undefined where it is not, or where anything must be told of it. */
@@ -88,7 +100,7 @@ export function matchPattern(file: string, directory: Directory, pattern: Direct
   if (folder.indexOf('/') !== folder.length - 1) return undefined;
   const firstCrc = right.getUint32(CENTRAL.crc32, true);
   // The same in all but what its first record holds, which is the pickle: nothing else is its own.
-  if (directory.offset === pattern.offset && isSameButFirstCrc(left, right)) {
+  if (directory.offset === pattern.offset && isSameButFirstCrc(a, b)) {
     const { places, crcs } = pattern;
     return listingOf(pattern, folder, { places, crcs, firstCrc }, directory.offset);
   }
@@ -126,10 +138,9 @@ function listingOf(pattern: DirectoryPattern, folder: string, own: Own, end: num
   return last && { entries, last, root: folder.slice(0, -1) };
 }
 
-function isSameButFirstCrc(left: DataView, right: DataView): boolean {
-  const after = CENTRAL.crc32 + 4;
-  if (left.byteLength !== right.byteLength || !isSame(left, 0, right, 0, CENTRAL.crc32)) return false;
-  return isSame(left, after, right, after, left.byteLength - after);
+function isSameButFirstCrc(a: Uint8Array, b: Uint8Array): boolean {
+  const parts = [[0, CENTRAL.crc32] as const, [CENTRAL.crc32 + 4] as const];
+  return parts.every((part) => equalBytes(a.subarray(...part), b.subarray(...part)));
 }
 
 /** All of a header but its CRC, the length of its name and its place. */

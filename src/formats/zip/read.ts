@@ -98,8 +98,8 @@ export async function locateEntries(
 }
 
 /**
- * The whole content of a record, checked against its CRC-32 where the file records CRCs, unless `isKnown` says that it is
- * one whose CRC is known to be this. `limit` is the largest content to accept, in bytes.
+ * The whole content of a record, checked against its CRC-32 where the file records CRCs. `limit` is the largest content to
+ * accept, in bytes; `crcOf` tells the CRC of a content, for those who know it already.
  *
  * @throws UnshardError of kind `bad-file`.
  */
@@ -108,7 +108,7 @@ export async function readEntry(
   name: string,
   limit: number,
   signal?: AbortSignal,
-  isKnown: (content: Uint8Array, crc: number) => boolean = () => false,
+  crcOf: (content: Uint8Array) => number = crc32,
 ): Promise<Uint8Array> {
   const { source, hasCrcs } = archive;
   const entry = entryOf(archive, name);
@@ -119,8 +119,8 @@ export async function readEntry(
   const at = checkRecord(source.name, entry, part(head), part(foot));
   const data = part({ offset: at, length: entry.compressedSize });
   const content = entry.method === STORED ? data : inflate(source.name, entry, data);
-  if (!hasCrcs || isKnown(content, entry.crc32)) return content;
-  const found = crc32(content);
+  if (!hasCrcs) return content;
+  const found = crcOf(content);
   if (found !== entry.crc32) throw crcFault(source.name, entry, found);
   return content;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { equalBytes } from '../../../src/base/bytes.js';
+import { alignedCopy, differingPlaces, equalBytes } from '../../../src/base/bytes.js';
 
 const LENGTH = 5003;
 
@@ -27,6 +27,26 @@ describe('runs of bytes', () => {
         const other = bytesAt(offset, (bytes) => bytes.set([(bytes[at] ?? 0) ^ bit], at));
         expect(equalBytes(bytesAt(0), other)).toBe(false);
       }
+    }
+  });
+
+  test('differ in places that are told, in order, unless there are more than wanted', () => {
+    const edited = [0, 3, 4, 1024, 1025, LENGTH - 1];
+    for (const offset of [0, 1, 4]) {
+      const other = bytesAt(offset, (bytes) => {
+        for (const at of edited) bytes[at] = (bytes[at] ?? 0) ^ 1;
+      });
+      expect(differingPlaces(bytesAt(0), other, 6)).toEqual(edited);
+      expect(differingPlaces(bytesAt(0), other, 5)).toBeUndefined();
+      expect(differingPlaces(bytesAt(0), bytesAt(offset), 0)).toEqual([]);
+    }
+  });
+
+  test('are copied to where they lie in words as in a file', () => {
+    for (const offset of [0, 1, 2, 3, 103]) {
+      const copy = alignedCopy(bytesAt(2), offset);
+      expect(copy.byteOffset % 4).toBe(offset % 4);
+      expect(equalBytes(copy, bytesAt(0))).toBe(true);
     }
   });
 

@@ -20,7 +20,7 @@ const LARGE = [[{ name: 'a', shape: [40, 1000] }], [{ name: 'b', shape: [20_001]
 const LARGE_ELEMENTS = 60_001;
 
 /** The ends of a file are read without looking: its pickle lies at the one, its directory at the other. */
-const END = 2 ** 16 + 8192;
+const END = 2 ** 16 + 8192 + 8;
 
 /** Parameters of files that are much larger than their ends. */
 const HUGE = [[{ name: 'w', shape: [240_000] }]];

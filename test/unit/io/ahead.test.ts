@@ -58,6 +58,13 @@ describe('a file whose ends are read ahead', () => {
     expect(file.reads.length).toBe(4);
   });
 
+  test('has its tail read from a whole number of words on', async () => {
+    const file = sparseSource(SIZE + 3, PIECES);
+    await readAhead(file, ENDS);
+    expect(file.reads.map(({ offset }) => offset)).toEqual([0, SIZE - 2000]);
+    expect(file.reads.map(({ length }) => length)).toEqual([1000, 2003]);
+  });
+
   test('is seen without a copy where it is held', async () => {
     const file = sparseSource(SIZE, PIECES);
     const ahead = await readAhead(file, ENDS);
