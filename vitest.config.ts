@@ -2,7 +2,10 @@ import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { chromiumLaunch } from './test/helpers/chromium.js';
 
-const node = { environment: 'node', testTimeout: 60_000 } as const;
+/** Limits in milliseconds that a slow machine under load keeps to: they cost time only where a test fails. */
+const patience = { testTimeout: 300_000, hookTimeout: 180_000, expect: { poll: { timeout: 60_000 } } } as const;
+
+const node = { ...patience, environment: 'node' } as const;
 
 export default defineConfig({
   test: {
@@ -17,12 +20,15 @@ export default defineConfig({
         },
       },
       {
+        // Found in the middle of a test they would reload its page.
+        optimizeDeps: { include: ['comlink', 'fast-check', 'fflate', 'hash-wasm'] },
         test: {
+          ...patience,
           name: 'browser',
           include: ['test/gpu/**/*.test.ts', 'test/{unit,contract}/**/*.browser.ts'],
-          testTimeout: 120_000,
           browser: {
             enabled: true,
+            connectTimeout: 180_000,
             headless: true,
             screenshotFailures: false,
             provider: playwright({ launchOptions: chromiumLaunch() }),
@@ -35,7 +41,6 @@ export default defineConfig({
           ...node,
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          testTimeout: 240_000,
           fileParallelism: false,
         },
       },

@@ -5,7 +5,7 @@
  */
 
 import type { JSX } from 'preact';
-import { useEffect, useReducer, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useReducer, useState } from 'preact/hooks';
 import type { Engine } from '../worker/client.js';
 import { useConverter, useInspect, usePlan, useRun, useSpace } from './effects.js';
 import { droppedSource, type Picked } from './folders.js';
@@ -119,7 +119,8 @@ function useDrop(state: State, onDrop: (data: DataTransfer) => void): boolean {
   const [dragging, setDragging] = useState(false);
   const lacks = state.stage === 'plan' && lacksShards(state.checkpoint);
   const takes = lacks || state.stage === 'pick' || state.stage === 'report' || state.stage === 'failed';
-  useEffect(() => {
+  // Not after the next frame: what is dropped until then would be lost.
+  useLayoutEffect(() => {
     const over = (event: DragEvent): void => {
       event.preventDefault();
       setDragging(takes);

@@ -1,11 +1,12 @@
 /**
  * What the stages set going in the engine. Each effect starts with the state that needs it and is stopped when the page
- * leaves that state.
+ * leaves that state. They are layout effects: others wait for the next frame, and until then an answer to what was asked
+ * before would be taken for one to what is asked now.
  *
  * @module
  */
 
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { isAbort, isUnshardError } from '../base/errors.js';
 import { blockingProblems } from '../checkpoints/inventory.js';
 import type { Engine } from '../worker/client.js';
@@ -17,7 +18,7 @@ import type { Send, State } from './state.js';
 /** Inspects the folder of the inspecting stage. Leaving the stage cancels. */
 export function useInspect(engine: Engine, state: State, send: Send): void {
   const inspecting = state.stage === 'inspecting' ? state : undefined;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!inspecting) return;
     const { source, tag, reading } = inspecting;
     const job = new AbortController();
@@ -41,7 +42,7 @@ export function usePlan(engine: Engine, state: State, send: Send): void {
   const planning = state.stage === 'plan' ? state : undefined;
   const options =
     planning && blockingProblems(planning.checkpoint).length === 0 ? planOptions(planning.choices) : undefined;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!options || planning?.planning.kind !== 'working') return;
     return latest(
       () => engine.plan(options),
@@ -53,7 +54,7 @@ export function usePlan(engine: Engine, state: State, send: Send): void {
   const output = planning?.destination?.ref;
   const made = planning?.planning.kind === 'made' ? planning.planning.plan : undefined;
   const known = planning?.collisions !== undefined;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!options || !made || !output || known) return;
     return latest(
       () => engine.collisions(options, output),
@@ -67,7 +68,7 @@ export function usePlan(engine: Engine, state: State, send: Send): void {
 export function useSpace(engine: Engine, state: State, send: Send): void {
   const open = state.stage === 'plan' && state.destination?.ref.kind === 'download' && state.space === undefined;
   const wanted = open && state.planning.kind === 'made' ? state.planning.plan.totals.outputBytes : undefined;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (wanted === undefined) return;
     return latest(
       () => engine.downloadSpace(wanted),
@@ -81,7 +82,7 @@ export function useSpace(engine: Engine, state: State, send: Send): void {
 export function useConverter(engine: Engine, state: State, send: Send): void {
   const choices = state.stage === 'plan' ? state.choices : undefined;
   const choice = choices?.backend;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!choice) return;
     return latest(
       () => engine.converter(choice),
@@ -99,7 +100,7 @@ export function useConverter(engine: Engine, state: State, send: Send): void {
 export function useRun(engine: Engine, state: State, send: Send): void {
   const running = state.stage === 'running' ? state : undefined;
   const job = useRef<AbortController>(undefined);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const options = running && planOptions(running.from.choices);
     if (!running || !options) return;
     const { destination, from } = running;
@@ -125,7 +126,7 @@ export function useRun(engine: Engine, state: State, send: Send): void {
   }, [engine, send, running?.from]);
 
   const cancelling = running?.cancelling ?? false;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (cancelling) job.current?.abort();
   }, [cancelling]);
 }

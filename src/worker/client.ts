@@ -53,7 +53,7 @@ export type EngineWorker = Pick<Worker, 'postMessage' | 'addEventListener' | 're
 export const CANCEL_GRACE_MS = 30_000;
 
 /** Starts the engine. `spawn` makes its worker: now, and for the next call after a worker came to its end. */
-export function openEngine(spawn: () => EngineWorker, graceMs = CANCEL_GRACE_MS): Engine {
+export function openEngine(spawn: () => EngineWorker): Engine {
   registerErrorHandler();
   let live: Live | undefined = start(spawn());
   let inspected: { readonly input: InputRef; readonly choice: InspectChoice; readonly by: Live } | undefined;
@@ -70,7 +70,7 @@ export function openEngine(spawn: () => EngineWorker, graceMs = CANCEL_GRACE_MS)
     let grace: ReturnType<typeof setTimeout> | undefined;
     const cancel = (): void => {
       void api.cancel();
-      grace = setTimeout(() => end(new DOMException('Cancelled.', 'AbortError')), graceMs);
+      grace = setTimeout(() => end(new DOMException('Cancelled.', 'AbortError')), CANCEL_GRACE_MS);
     };
     signal?.addEventListener('abort', cancel, { once: true });
     try {

@@ -16,7 +16,7 @@ const session = useSession({ noPickers: true, gpu: false, isolation: true });
 const NAME = 'hf-trainer-t5-zero3-bf16-w2';
 
 /** How long the browser may take to save files. */
-const SAVED = { timeout: 30_000 };
+const SAVED = { timeout: 120_000 };
 
 /** Waits until the browser has saved every file of a report, all of them whole. `before` had ended before the run. */
 async function allSaved(report: Report, before: number): Promise<void> {
@@ -51,6 +51,20 @@ async function stored(): Promise<Record<string, number>> {
   });
 }
 
+/** Opens the page, and waits until the browser has ended the workers of the pages before: each holds a lock till then. */
+async function openAnew(): Promise<void> {
+  const { page, url } = session;
+  await openPage(page, url);
+  await expect.poll(() => page.evaluate(async () => (await navigator.locks.query()).held)).toEqual([]);
+}
+
+/** Opens a checkpoint by the file input of the page. */
+async function openFolder(path: string): Promise<void> {
+  await openAnew();
+  await session.page.locator('input[type="file"][name="folder"]').setInputFiles(path);
+  await reachStage(session.page, 'plan');
+}
+
 function expectModel(file: string, precision: 'fp32' | 'bf16'): void {
   const { tensors } = readSafetensors(readFileSync(file));
   const expected = Object.entries(expectedOf(NAME).tensors).map(([name, { sha256 }]) => [name, sha256[precision]]);
@@ -59,11 +73,9 @@ function expectModel(file: string, precision: 'fp32' | 'bf16'): void {
 
 describe('a browser without folder pickers', () => {
   it('reads a folder by file input and gives the files as downloads', async () => {
-    const { page, browser, url } = session;
-    await openPage(page, url);
+    const { page, browser } = session;
+    await openFolder(checkpointPath(NAME));
     expect(await page.evaluate(() => 'showDirectoryPicker' in globalThis)).toBe(false);
-    await page.locator('input[type="file"][name="folder"]').setInputFiles(checkpointPath(NAME));
-    await reachStage(page, 'plan');
     expect(await page.getByRole('button', { name: 'Choose where to write' }).count()).toBe(0);
     const report = await download();
     expect(report.backend.name).toBe('cpu');
@@ -76,6 +88,9 @@ describe('a browser without folder pickers', () => {
 
   it('converts again with other choices, from the same folder', async () => {
     const { page, browser } = session;
+    await openFolder(checkpointPath(NAME));
+    await download();
+    expectModel(join(browser.downloads, 'model.safetensors'), 'fp32');
     await page.getByRole('button', { name: 'Convert again' }).click();
     await reachStage(page, 'plan');
     await setOptions(page, { dtype: 'bf16' });
@@ -84,8 +99,8 @@ describe('a browser without folder pickers', () => {
   });
 
   it('saves a file once more from its copy, until the copies are removed', async () => {
-    const { page, browser, url } = session;
-    await openPage(page, url);
+    const { page, browser } = session;
+    await openAnew();
     await page.getByRole('button', { name: 'Try a sample' }).click();
     await reachStage(page, 'plan');
     await download();
@@ -100,12 +115,11 @@ describe('a browser without folder pickers', () => {
   });
 
   it('keeps nothing in its own storage of tabs that are gone', async () => {
-    const { page, url } = session;
+    await openFolder(checkpointPath(NAME));
+    await download();
     const [left] = Object.keys(await stored());
     expect(left).toMatch(/^unshard-downloads-/);
-    await openPage(page, url);
-    await page.locator('input[type="file"][name="folder"]').setInputFiles(checkpointPath(NAME));
-    await reachStage(page, 'plan');
+    await openFolder(checkpointPath(NAME));
     await download();
     const now = Object.keys(await stored());
     expect(now).toHaveLength(1);
@@ -113,10 +127,8 @@ describe('a browser without folder pickers', () => {
   });
 
   it('says that no GPU can be used, and does not start on one', async () => {
-    const { page, url } = session;
-    await openPage(page, url);
-    await page.locator('input[type="file"][name="folder"]').setInputFiles(checkpointPath(NAME));
-    await reachStage(page, 'plan');
+    const { page } = session;
+    await openFolder(checkpointPath(NAME));
     await page.getByRole('button', { name: 'Download the files' }).click();
     await setOptions(page, { backend: 'gpu' });
     await expect(pressStart(page, false)).rejects.toThrow('This browser offers no GPU.');
@@ -125,8 +137,8 @@ describe('a browser without folder pickers', () => {
 
 describe('the report', () => {
   it('can be saved as a file', async () => {
-    const { page, browser, url } = session;
-    await openPage(page, url);
+    const { page, browser } = session;
+    await openAnew();
     await page.getByRole('button', { name: 'Try a sample' }).click();
     await reachStage(page, 'plan');
     const report = await download();
@@ -139,8 +151,8 @@ describe('the report', () => {
 
 describe('a folder that is dropped', () => {
   it('is read as well', async () => {
-    const { page, url } = session;
-    await openPage(page, url);
+    const { page } = session;
+    await openAnew();
     await dropFolders(page, 'main', [checkpointPath(NAME)]);
     await reachStage(page, 'plan');
     expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('checkpoint');
@@ -158,14 +170,12 @@ describe('little storage', () => {
   /** Opens the checkpoint in a browser that gives the page so many bytes. The limit holds while its session is open. */
   async function openWith(quotaSize: number): Promise<void> {
     const { page, url } = session;
-    await openPage(page, url);
     const folder = emptyFolder();
     for (const [path, bytes] of Object.entries(written.files)) {
       mkdirSync(dirname(join(folder, path)), { recursive: true });
       writeFileSync(join(folder, path), bytes);
     }
-    await page.locator('input[type="file"][name="folder"]').setInputFiles(folder);
-    await reachStage(page, 'plan');
+    await openFolder(folder);
     const devTools = await page.context().newCDPSession(page);
     await devTools.send('Storage.overrideQuotaForOrigin', { origin: new URL(url).origin, quotaSize });
     onTestFinished(() => devTools.detach());

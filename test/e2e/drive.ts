@@ -81,7 +81,7 @@ export function assertPageBuilt(): void {
 }
 
 /** Longest time until a dropped folder shows, in milliseconds, and how often it is dropped. */
-const DROP_MS = 10_000;
+const DROP_MS = 20_000;
 const DROPS = 3;
 
 /** Opens the page and waits until it can be used. */
@@ -92,9 +92,14 @@ export async function openPage(page: Page, url: string): Promise<void> {
 
 /** Waits until the page is in one of the stages, and returns which. */
 export async function reachStage(page: Page, ...stages: Stage[]): Promise<Stage> {
-  const main = page.locator(stages.map((stage) => `main[data-state="${stage}"]`).join(', '));
-  await main.waitFor({ timeout: STAGE_MS });
-  return (await main.getAttribute('data-state')) as Stage;
+  const wanted = page.locator(stages.map((stage) => `main[data-state="${stage}"]`).join(', '));
+  for (;;) {
+    await wanted.waitFor({ timeout: STAGE_MS });
+    // A stage that ends by itself may be over by now.
+    const stage = await page.locator('main').getAttribute('data-state');
+    const reached = stages.find((one) => one === stage);
+    if (reached) return reached;
+  }
 }
 
 /** Drops a checkpoint on the page, then what its other folders are, and waits for the plan. @throws PageFailure */
@@ -174,7 +179,7 @@ export async function setOptions(page: Page, options: PageOptions): Promise<void
 }
 
 /** How long a control that is not always offered may take to appear, in milliseconds. */
-const OFFERED = { timeout: 10_000 };
+const OFFERED = { timeout: 60_000 };
 
 async function setChecks(page: Page, checks: readonly (readonly [string, boolean | undefined])[]): Promise<void> {
   for (const [name, value] of checks) {
@@ -206,17 +211,24 @@ async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
   if (stripPrefix !== undefined) await page.locator('input[name="strip-prefix"]').fill(stripPrefix);
 }
 
-/** Drops a folder on the zone of destination; once more where the zone has moved away under the drop, as a user would. */
+/** Drops a folder on the zone of destination. */
 export async function chooseDestination(page: Page, output: string): Promise<void> {
+  await dropOnDestination(page, output, page.getByTestId('chosen-destination'));
+}
+
+/**
+ * Drops a file or folder on the zone of destination until the answer shows: once more where the zone has moved away under
+ * the drop, as a user would.
+ */
+export async function dropOnDestination(page: Page, path: string, answer: Locator): Promise<void> {
   const zone = page.getByTestId('destination');
-  const chosen = page.getByTestId('chosen-destination');
   for (let drop = 1; ; drop++) {
     await page.locator('.output[aria-busy="false"]').waitFor();
     await zone.scrollIntoViewIfNeeded();
     await standsStill(zone);
-    await dropFolders(page, '[data-testid="destination"]', [output]);
+    await dropFolders(page, '[data-testid="destination"]', [path]);
     try {
-      await chosen.waitFor({ timeout: DROP_MS });
+      await answer.waitFor({ timeout: DROP_MS });
       return;
     } catch (error) {
       if (drop === DROPS) throw error;

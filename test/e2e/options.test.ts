@@ -146,7 +146,8 @@ describe('more options', () => {
     await setOptions(page, { stripPrefix: prefix });
     const preview = page.getByTestId('prefix-preview');
     const { length } = Object.keys(EXPECTED);
-    expect(await preview.textContent()).toMatch(new RegExp(`^${prefix}model\\..* becomes model\\..*: ${length} of`));
+    const renamed = new RegExp(`^${prefix}model\\..* becomes model\\..*: ${length} of`);
+    await expect.poll(() => preview.textContent()).toMatch(renamed);
     await setOptions(page, { stripPrefix: 'wrong.' });
     await expect.poll(() => page.locator('.output .notice.problem').textContent()).toContain('starts with wrong.');
     await expect(pressStart(page, false)).rejects.toThrow('These options cannot be carried out.');

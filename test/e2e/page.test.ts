@@ -47,6 +47,7 @@ describe('the sample', () => {
     await page.getByRole('button', { name: 'Start', disabled: false }).waitFor();
     await tabTo('Start');
     await page.keyboard.press('Enter');
+    await reachStage(page, 'running', 'report');
     const report = await readReport(page);
     expect(await focused()).toBe('H1 Done');
     const { tensors } = expectedOf('llama-tied-zero2-bf16-w3');
@@ -57,16 +58,27 @@ describe('the sample', () => {
     expect(await focused()).toContain('H1 Turn');
   });
 
-  it('comes from the page’s own origin, and its requests are seen by the watch of these tests', () => {
-    const { requests, url } = session;
+  it('comes from the page’s own origin, and its requests are seen by the watch of these tests', async () => {
+    const { page, requests, url } = session;
+    await openPage(page, url);
+    await page.getByRole('button', { name: 'Try a sample' }).click();
+    await reachStage(page, 'plan');
     expect(requests).toContain(`${url}sample/manifest.json`);
     expect(requests).toContain(`${url}sample/global_step3/mp_rank_00_model_states.pt`);
   });
 });
 
 describe('the Content-Security-Policy', () => {
+  /** Waits until a violation was reported, and takes all that was said of it. */
+  async function takeViolation(rule: string): Promise<void> {
+    await expect.poll(() => session.takeComplaints().join('\n')).toContain(`violation of ${rule}`);
+    // What the browser itself logs of it comes before the answer to this.
+    await session.page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
+    session.takeComplaints();
+  }
+
   it('lets no other origin be reached, and violations are seen by the watch of these tests', async () => {
-    const { page, url, takeComplaints } = session;
+    const { page, url } = session;
     await openPage(page, url);
     const reached = await page.evaluate(() =>
       fetch('http://127.0.0.1:1/').then(
@@ -75,11 +87,11 @@ describe('the Content-Security-Policy', () => {
       ),
     );
     expect(reached).toBe('blocked');
-    await expect.poll(() => takeComplaints().join('\n')).toContain('violation of connect-src');
+    await takeViolation('connect-src');
   });
 
   it('lets no inline script run', async () => {
-    const { page, takeComplaints } = session;
+    const { page } = session;
     const ran = await page.evaluate(() => {
       const script = document.createElement('script');
       script.textContent = 'globalThis.ran = true';
@@ -87,7 +99,7 @@ describe('the Content-Security-Policy', () => {
       return 'ran' in globalThis;
     });
     expect(ran).toBe(false);
-    await expect.poll(() => takeComplaints().join('\n')).toContain('violation of script-src');
+    await takeViolation('script-src');
   });
 });
 
@@ -185,6 +197,7 @@ describe('the folder picker', () => {
     await letPickerChoose('my-model', 'none');
     await page.getByRole('button', { name: 'Choose where to write' }).click();
     await page.getByRole('button', { name: 'Start', disabled: false }).click();
+    await reachStage(page, 'running', 'report');
     const { files } = await readReport(page);
     const sizes = await page.evaluate(
       async (names) => {

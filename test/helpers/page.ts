@@ -38,6 +38,9 @@ export interface TestBrowserOptions {
  */
 const GRANTED = { profile: { default_content_setting_values: { file_system_write_guard: 1, automatic_downloads: 1 } } };
 
+/** Longest time for a start of the browser and for each action on a page, in milliseconds: long, for machines under load. */
+const PATIENCE_MS = 120_000;
+
 /** Starts a headless Chromium that grants dropped folders and saves downloads without asking. */
 export async function launchBrowser(options: TestBrowserOptions = {}): Promise<TestBrowser> {
   const home = mkdtempSync(join(tmpdir(), 'unshard-browser-'));
@@ -49,8 +52,10 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
   const context = await chromium.launchPersistentContext(profile, {
     ...chromiumLaunch(options.gpu ?? true),
     headless: true,
+    timeout: PATIENCE_MS,
     ignoreDefaultArgs: ['--disable-dev-shm-usage'],
   });
+  context.setDefaultTimeout(PATIENCE_MS);
   const page = context.pages()[0] ?? (await context.newPage());
   const session = await context.newCDPSession(page);
   return {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { DType, TargetDType } from '../../../src/base/dtype.js';
 import { UnshardError } from '../../../src/base/errors.js';
 import type { Backend, ConvertJob } from '../../../src/engine/backend.js';
@@ -83,17 +83,18 @@ describe('calibration', () => {
   });
 
   test('leaves out what had to be made first', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
     let calls = 0;
-    const cpu = cpuBackend();
     const slowAtFirst: Backend = {
-      ...cpu,
-      convert: async (job) => {
-        if (calls++ < 2) await new Promise((resolve) => setTimeout(resolve, 400));
-        return cpu.convert(job);
+      ...cpuBackend(),
+      convert: async () => {
+        vi.advanceTimersByTime(calls++ < 2 ? 400 : 2);
+        return [];
       },
     };
-    // With the 8 MiB of those 400 ms it would be below 0.1 GB/s; the slowest kernel converts several times as much.
-    expect(await measureRate(slowAtFirst, { from: 'F32', to: 'BF16' })).toBeGreaterThan(0.1);
+    // From then on two jobs of 4 MiB take 4 ms, so that 16 ms have passed when the 15 ms are over.
+    expect(await measureRate(slowAtFirst, { from: 'F32', to: 'BF16' })).toBe((8 * 2 ** 22) / 1e9 / 0.016);
   });
 
   test('measures nothing where nothing is converted', async () => {

@@ -1,8 +1,8 @@
 import { expose } from 'comlink';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { isAbort, UnshardError } from '../../../src/base/errors.js';
 import { resolveOptions } from '../../../src/plan/options.js';
-import { type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
+import { CANCEL_GRACE_MS, type Engine, type EngineWorker, openEngine } from '../../../src/worker/client.js';
 import type {
   Converter,
   ConvertProgress,
@@ -121,7 +121,7 @@ function engineOf(...behaviours: Partial<EngineApi>[]): Engine {
     const worker = new FakeWorker(behaviours[spawned.length]);
     spawned.push(worker);
     return worker;
-  }, 50);
+  });
 }
 
 function failure(promise: Promise<unknown>): Promise<unknown> {
@@ -131,10 +131,16 @@ function failure(promise: Promise<unknown>): Promise<unknown> {
   );
 }
 
-function untilCancelled(): { wait: () => Promise<never>; cancel: () => Promise<void> } {
+/** A job of the worker that ends with `cancel` alone. `waiting` resolves when it has begun. */
+function untilCancelled() {
+  let begin = (): void => {};
   let reject: (reason: unknown) => void = () => {};
   return {
-    wait: () => new Promise<never>((_, fail) => (reject = fail)),
+    waiting: new Promise<void>((resolve) => (begin = resolve)),
+    wait: () => {
+      begin();
+      return new Promise<never>((_, fail) => (reject = fail));
+    },
     cancel: async () => reject(new DOMException('Cancelled.', 'AbortError')),
   };
 }
@@ -172,30 +178,39 @@ describe('the engine client', () => {
 });
 
 describe('a cancel', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
+  afterEach(() => void vi.useRealTimers());
+
   it('asks the worker, and keeps it when it obeys', async () => {
     const job = untilCancelled();
     const engine = engineOf({ inspect: job.wait, cancel: job.cancel });
     const controller = new AbortController();
     const inspecting = failure(engine.inspect(input, { signal: controller.signal }));
-    setTimeout(() => controller.abort(), 10);
+    await job.waiting;
+    controller.abort();
     expect(isAbort(await inspecting)).toBe(true);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    vi.advanceTimersByTime(10 * CANCEL_GRACE_MS);
     expect(spawned.map(({ terminated }) => terminated)).toEqual([false]);
   });
 
   it('ends a worker that does not obey, and inspects again with the next one', async () => {
-    const engine = engineOf({ run: () => new Promise(() => {}) });
+    const job = untilCancelled();
+    let ask = (): void => {};
+    const asked = new Promise<void>((resolve) => (ask = resolve));
+    const engine = engineOf({ run: job.wait, cancel: async () => ask() });
     await engine.inspect(input, { tag: 'a' });
     const controller = new AbortController();
     const running = failure(engine.run(REQUEST, { signal: controller.signal }));
-    setTimeout(() => controller.abort(), 10);
+    await job.waiting;
+    controller.abort();
+    await asked;
+    vi.advanceTimersByTime(CANCEL_GRACE_MS - 1);
+    expect(spawned.map(({ terminated }) => terminated)).toEqual([false]);
+    vi.advanceTimersByTime(1);
     expect(isAbort(await running)).toBe(true);
     expect(spawned.map(({ terminated }) => terminated)).toEqual([true]);
     expect(await engine.plan({})).toEqual(PLAN);
-    expect(spawned.map(({ calls }) => calls)).toEqual([
-      ['inspect a', 'cancel'],
-      ['inspect a', 'plan'],
-    ]);
+    expect(spawned.map(({ calls }) => calls)).toEqual([['inspect a'], ['inspect a', 'plan']]);
   });
 });
 
@@ -230,10 +245,11 @@ describe('downloads', () => {
 
 describe('a worker that crashes', () => {
   it('rejects the calls under way, and the next call has a fresh one', async () => {
-    const engine = engineOf({ plan: () => new Promise(() => {}) });
+    const job = untilCancelled();
+    const engine = engineOf({ plan: job.wait });
     await engine.inspect(input);
     const planning = failure(engine.plan({}));
-    await expect.poll(() => spawned.length).toBe(1);
+    await job.waiting;
     spawned[0]?.crash('out of memory');
     expect(await planning).toMatchObject({ message: 'out of memory' });
     expect(await engine.plan({})).toEqual(PLAN);
