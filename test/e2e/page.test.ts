@@ -1,5 +1,6 @@
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Locator } from 'playwright';
 import { describe, expect, it } from 'vitest';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { dropFolders } from '../helpers/page.js';
@@ -232,14 +233,23 @@ describe('the folder picker', () => {
 });
 
 describe('folders that were opened', () => {
+  /** Leaves the plan, and waits until the browser has stored that the folder was opened. */
+  async function untilRemembered(name: string): Promise<Locator> {
+    const { page } = session;
+    await page.getByRole('button', { name: 'Another folder' }).click();
+    const again = page.getByRole('region', { name: 'Recent folders' }).getByRole('button', { name }).first();
+    await again.waitFor();
+    return again;
+  }
+
   it('are opened again with a click, and not where the browser refuses', async () => {
     const { page, url } = session;
     await openPage(page, url);
     await letPickerChoose('my-run', 'sample');
     await page.getByRole('button', { name: 'Choose a folder' }).click();
     await reachStage(page, 'plan');
+    const again = await untilRemembered('my-run');
     await openPage(page, url);
-    const again = page.getByRole('region', { name: 'Recent folders' }).getByRole('button', { name: 'my-run' });
     await again.click();
     await reachStage(page, 'plan');
     await openPage(page, url);
@@ -255,9 +265,10 @@ describe('folders that were opened', () => {
     const { page, url } = session;
     await openPage(page, url);
     await openCheckpoint(page, checkpointPath('gpt2-zero1-fp16-w2'));
+    const again = await untilRemembered('checkpoint');
     await openPage(page, url);
     const recent = page.getByRole('region', { name: 'Recent folders' });
-    await recent.getByRole('button', { name: 'checkpoint' }).first().waitFor();
+    await again.waitFor();
     await page.getByRole('button', { name: 'Clear list' }).click();
     await recent.waitFor({ state: 'detached' });
     await openPage(page, url);

@@ -160,7 +160,7 @@ describe('a cancel', () => {
     await openCheckpoint(page, checkpointPath('hf-trainer-t5-zero3-fp16-w2'));
     await setOptions(page, { maxShardSize: '1 kB', dtype: 'bf16' });
     await chooseDestination(page, output);
-    const release = await holdWrites(3);
+    const release = await holdWrites(8);
     await pressStart(page, false);
     const shards = (): number => readdirSync(output).filter((name) => name.startsWith('model-')).length;
     await expect.poll(shards).toBeGreaterThan(1);
