@@ -21,7 +21,7 @@ export default defineConfig({
       },
       {
         // Found in the middle of a test they would reload its page.
-        optimizeDeps: { include: ['comlink', 'fast-check', 'fflate', 'hash-wasm'] },
+        optimizeDeps: { include: ['comlink', 'fflate', 'hash-wasm'] },
         test: {
           ...patience,
           name: 'browser',

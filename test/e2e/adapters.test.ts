@@ -19,9 +19,6 @@ import { dropFolders, launchBrowser, type TestBrowser } from '../helpers/page.js
 import { firstDifference, patternBytes } from '../helpers/pattern.js';
 import type {} from './adapters.page.js';
 
-/** A cold start of Vite and Chromium on a busy machine, in milliseconds. */
-const START_TIMEOUT = 60_000;
-
 let server: ViteDevServer;
 let browser: TestBrowser;
 let page: Page;
@@ -40,7 +37,7 @@ beforeAll(async () => {
   origin = new URL(server.resolvedUrls?.local[0] ?? '').origin;
   browser = await launchBrowser({ gpu: false });
   page = browser.page;
-}, START_TIMEOUT);
+});
 
 afterAll(async () => {
   await browser?.close();
@@ -49,7 +46,7 @@ afterAll(async () => {
 
 beforeEach(async () => {
   await page.goto(`${origin}/test/e2e/adapters.html`);
-}, START_TIMEOUT);
+});
 
 /** Two folders of the local disk, of which the input holds `step/a.pt`. */
 function makeFolders(length: number): { input: string; output: string } {
@@ -169,9 +166,7 @@ describe("the browser's own storage", () => {
       link.download = 'model.bin';
       link.click();
     });
-    await expect
-      .poll(() => browser.finishedDownloads, { timeout: 10_000 })
-      .toEqual([{ name: 'model.bin', state: 'completed' }]);
+    await expect.poll(() => browser.finishedDownloads).toEqual([{ name: 'model.bin', state: 'completed' }]);
     expect([...readFileSync(join(browser.downloads, 'model.bin'))]).toEqual([1, 2, 3]);
   });
 
@@ -199,7 +194,8 @@ test('memory is counted over all processes of the browser', async () => {
   const before = readPss(browser.pid);
   // Chromium does not run in less than 100 MB.
   expect(before).toBeGreaterThan(100e6);
-  await page.evaluate(() => Object.assign(window, { kept: new Uint8Array(200e6).fill(1) }));
-  expect(readPss(browser.pid) - before).toBeGreaterThan(150e6);
+  await page.evaluate(() => Object.assign(window, { kept: new Uint8Array(400e6).fill(1) }));
+  // What the browser had not given back by then may be gone now.
+  expect(readPss(browser.pid) - before).toBeGreaterThan(300e6);
   expect(existsSync(`/proc/${browser.pid}/smaps_rollup`)).toBe(true);
 });
