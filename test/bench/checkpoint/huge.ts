@@ -175,7 +175,7 @@ function sliceOf({ stage, ranks }: HugeOptions, group: readonly Shape[], rank: n
     if (at >= end) break;
   }
   const elements = Math.max(0, Math.min(total, end) - begin);
-  return { elements, padding: rank === ranks - 1 ? cut * ranks - total : 0, fragments };
+  return { elements, padding: cut - elements, fragments };
 }
 
 function modelFile(

@@ -22,6 +22,28 @@ describe('a checkpoint of many ranks', () => {
     expect(of('optim_states')).toEqual(Array(64).fill(3));
   });
 
+  test.each([
+    [1, 10_001],
+    [3, 5001],
+  ] as const)(
+    'of more than 10,000 files is read in the order of the ranks (stage %i, %i ranks)',
+    async (stage, ranks) => {
+      const tree = treeOf({ stage, ranks, tensors: 3 });
+      const inventory = await inspect(tree);
+      expect(inventory.problems).toEqual([]);
+      expect(inventory.checks.filter(({ status }) => status === 'failed')).toEqual([]);
+      expect(inventory.sources.length).toBeGreaterThan(10_000);
+      expect(tree.reads.length).toBeLessThan(4 * inventory.sources.length);
+      const { partitions, tensors, sources } = plan(inventory);
+      const cuts = stage === 3 ? partitions : tensors.map(({ pieces }) => pieces);
+      const rankOf = (source: number) => Number(/_rank_(\d+)_mp/.exec(sources[source]?.path ?? '')?.[1]);
+      const orders = cuts.map((list) => list.map((cut) => ('source' in cut ? rankOf(cut.source) : Number.NaN)));
+      for (const order of orders) expect(order).toEqual(order.toSorted((a, b) => a - b));
+      expect(Math.max(...orders.map(({ length }) => length))).toBeGreaterThan(1000);
+    },
+    60_000,
+  );
+
   test('learns from the first file how much to read of the others', async () => {
     const tree = treeOf({ stage: 3, ranks: 12, tensors: 3000 });
     await inspect(tree);
