@@ -9,6 +9,7 @@ import { inspect } from '../../src/checkpoints/inspect.js';
 import { run } from '../../src/engine/run.js';
 import { memoryOutput, memoryTree } from '../../src/io/memory.js';
 import { plan } from '../../src/plan/make.js';
+import type { PlanOptions } from '../../src/plan/plan.js';
 import { type PyMap, type PyOrdered, PyTuple, type TensorView, tensorOf } from '../helpers/deepspeed/python.js';
 import { GROUPS, MODEL, modelOf, optimOf, small } from '../helpers/deepspeed/small.js';
 import type { CheckpointSpec } from '../helpers/deepspeed/spec.js';
@@ -20,11 +21,11 @@ import { writeSafetensors } from '../helpers/safetensors.js';
 type Files = Record<string, Uint8Array>;
 
 /** How a conversion ends: `converted`, or the code that it is refused with. Whatever is refused leaves no output. */
-async function outcomeOf(files: Files): Promise<string> {
+async function outcomeOf(files: Files, options: PlanOptions = {}): Promise<string> {
   const input = memoryTree(files);
   const output = memoryOutput();
   try {
-    await run(plan(await inspect(input), { overflow: 'inf' }), { input, output });
+    await run(plan(await inspect(input), { overflow: 'inf', ...options }), { input, output });
     return 'converted';
   } catch (error) {
     if (!isUnshardError(error)) throw error;
@@ -317,6 +318,45 @@ describe('real checkpoints', () => {
     expect(await outcomeOf(moved(files(name), swap))).toBe('root-name-differs');
     expect(await outcomeOf(moved(files(name), { [optim(1)]: optim(0) }))).toBe('root-name-differs');
     expect(await outcomeOf(renamed(files(name), optim(1), optim(7)))).toBe('missing-optim-rank');
+  });
+
+  test.each<[name: string, one: string, other: string]>([
+    ['pipeline-zero1-bf16-pp2-dp2', 'global_step2/layer_01-model_states.pt', 'global_step2/layer_04-model_states.pt'],
+    [
+      'moe-zero2-bf16-ep2-dp4',
+      'global_step2/layer_0_expert_1_mp_rank_00_model_states.pt',
+      'global_step2/layer_0_expert_2_mp_rank_00_model_states.pt',
+    ],
+    [
+      'universal-llama-zero3-bf16-w4',
+      'global_step3_universal/zero/model.norm.weight/fp32.pt',
+      'global_step3_universal/zero/model.norm.weight/exp_avg.pt',
+    ],
+  ])('%s: files of layers, experts and parameters', async (name, one, other) => {
+    for (const dtype of ['fp32', 'bf16'] as const) {
+      const outcome = (given: Files) => outcomeOf(given, { dtype });
+      expect(await outcome(files(name))).toBe('converted');
+      expect(await outcome(moved(files(name), { [one]: other, [other]: one }))).toBe('root-name-differs');
+      expect(await outcome(moved(files(name), { [one]: other }))).toBe('root-name-differs');
+    }
+  });
+
+  test('masters of two parameters of a universal checkpoint that were tensor-parallel', async () => {
+    const name = 'universal-llama-autotp2-zero1-bf16';
+    const of = (parameter: string) => `global_step3_universal/zero/model.${parameter}.weight/fp32.pt`;
+    expect(await outcomeOf(files(name))).toBe('converted');
+    const swap = (one: string, other: string) =>
+      outcomeOf(moved(files(name), { [of(one)]: of(other), [of(other)]: of(one) }));
+    expect(await swap('layers.0.mlp.up_proj', 'norm')).toBe('shape-differs');
+    expect(await swap('layers.0.mlp.up_proj', 'layers.0.mlp.gate_proj')).toBe('master-copy-differs');
+  });
+
+  test('a layer file too many, with the content of another', async () => {
+    const [from, to] = ['global_step2/layer_03-model_states.pt', 'global_step2/layer_09-model_states.pt'];
+    const pipeline = files('pipeline-zero1-bf16-pp2-dp2');
+    expect(Object.keys(pipeline)).toContain(from);
+    expect(Object.keys(pipeline)).not.toContain(to);
+    expect(await outcomeOf(moved(pipeline, { [to]: from }))).toBe('root-name-differs');
   });
 
   test('a shard of another run of the same sizes', async () => {

@@ -11,7 +11,7 @@ import type { Draft } from './draft.js';
 import { checkDevices, checkDuplicates, checkRootNames } from './identity.js';
 import { nameLost } from './problems.js';
 import type { Part } from './rank-set.js';
-import type { GroupShapes, ModelStates, OptimStates } from './states.js';
+import type { GroupShapes, ModelStates, OptimStates, Shard } from './states.js';
 
 /** Codes of the problems that make each check fail. */
 const CODES: Readonly<Record<string, readonly string[]>> = {
@@ -77,16 +77,20 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** Checks what the files of a model-parallel rank say of themselves, before their tensors are put together. */
+/**
+ * Checks what the files of a model-parallel rank say of themselves, before their tensors are put together. `others` are
+ * those of experts and layers.
+ */
 export async function checkFiles(
   draft: Draft,
   { stage, models, optims }: Pick<Part, 'stage' | 'models' | 'optims'>,
+  others: readonly Shard[],
   groups: GroupShapes,
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const [ownModels, ownOptims] = [models.filter(isThere), optims.filter(isThere)];
   draft.checks.push(
-    checkRootNames(draft, [...ownModels, ...ownOptims]),
+    checkRootNames(draft, [...[...ownModels, ...ownOptims].map(({ shard }) => shard), ...others]),
     await checkDuplicates(draft, stage, optims, groups, signal),
     await checkAgreement(draft, ownModels, ownOptims, signal),
     checkDevices(optims),

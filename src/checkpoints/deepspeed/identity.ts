@@ -14,7 +14,7 @@ import type { CheckReport } from '../inventory.js';
 import type { Draft } from './draft.js';
 import { parseShardName, type ShardName } from './files.js';
 import { duplicateShard, renamedShard } from './problems.js';
-import type { GroupShapes, ModelStates, OptimStates } from './states.js';
+import type { GroupShapes, OptimStates, Shard } from './states.js';
 
 /** Bytes of a tensor that tell whether it holds one value over and over (64 KiB, a multiple of every element). */
 const SAMPLE_BYTES = 2 ** 16;
@@ -23,9 +23,9 @@ const SAMPLE_BYTES = 2 ** 16;
  * torch puts the records of a file into a folder of the file's own name. A file whose folder bears the name of another
  * rank's file was renamed. Files that were saved to a stream have a folder `archive`, which says nothing.
  */
-export function checkRootNames(draft: Draft, files: readonly (ModelStates | OptimStates)[]): CheckReport {
+export function checkRootNames(draft: Draft, shards: readonly Shard[]): CheckReport {
   let named = 0;
-  for (const { shard } of files) {
+  for (const shard of shards) {
     const saved = shard.file.rootName === undefined ? undefined : parseShardName(`${shard.file.rootName}.pt`);
     if (saved && rankOf(saved) !== rankOf(shard.name)) draft.problems.push(renamedShard(shard.path, saved.name));
     if (saved) named++;
@@ -35,8 +35,8 @@ export function checkRootNames(draft: Draft, files: readonly (ModelStates | Opti
     status: named > 0 ? 'passed' : 'not-checkable',
     detail:
       named > 0
-        ? `${named} of ${files.length} files record the name that they were saved under, and bear it.`
-        : `None of the ${files.length} files records the name that it was saved under.`,
+        ? `${named} of ${shards.length} files record the name that they were saved under, and bear it.`
+        : `None of the ${shards.length} files records the name that it was saved under.`,
   };
 }
 

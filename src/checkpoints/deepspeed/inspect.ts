@@ -23,6 +23,7 @@ import { checkAliases } from './module.js';
 import { expertParallelSize } from './moe.js';
 import { isKind, openShards } from './open.js';
 import { expertsDealt } from './parallel-problems.js';
+import type { LayerShard } from './pipeline.js';
 import { filesUnused, rankTwice } from './problems.js';
 import { completeRankSet, type Part, type RankSet, rankSetsOf } from './rank-set.js';
 import { settleLost } from './settle.js';
@@ -86,7 +87,8 @@ export async function inspectDeepspeed(
       expertOptims: shards.flatMap((shard) => (isKind(shard, 'expert-optim') ? [shard] : [])),
     });
     const layers = shards.flatMap((shard) => (isKind(shard, 'layer') ? [shard] : []));
-    if (layers.length > 0 && models.length > 0 && !models.some(({ isPipeline }) => isPipeline)) {
+    const usesLayers = models.length === 0 || models.some(({ isPipeline }) => isPipeline);
+    if (layers.length > 0 && !usesLayers) {
       draft.warnings.push(
         filesUnused(folder, layers, 'layers of a pipeline', 'the model files hold the weights themselves'),
       );
@@ -98,14 +100,16 @@ export async function inspectDeepspeed(
     const universal = params && (await readUniversal(draft, tree, tag.path, params, sources, options));
     const mastersIn = universal ? 'universal' : 'optimizer-files';
     const shared = new Map(models.flatMap((model) => [...model.shared]));
-    const parts = await mapParts(grid, (set) => completeRankSet(draft, folder, set, mastersIn, signal));
+    const parts = await mapParts(grid, (set, own) =>
+      completeRankSet(draft, folder, set, usesLayers ? own : [], mastersIn, signal),
+    );
     compareParts(draft, folder, parts.flat());
     const columns: Column[] = [];
     for (const [i, { layers: own }] of grid.columns.entries()) {
       columns.push(await readColumn(draft, folder, { parts: parts[i] ?? [], layers: own, mastersIn, shared }, signal));
     }
     joinColumns(draft, folder, columns, universal?.params, options);
-    if (universal && draft.problems.length === 0) takeMasters(draft, folder, universal, models, grid.columns.length);
+    if (universal && draft.problems.length === 0) takeMasters(draft, folder, universal, models);
     finish(draft, columns, parts.flat());
     const checks = checkReports(draft, parts.flat(), others);
     settleLost(draft);
@@ -168,11 +172,15 @@ function inOrder<States extends ModelStates | OptimStates>(states: readonly Stat
   return states.toSorted((a, b) => a.shard.source - b.shard.source);
 }
 
-async function mapParts(grid: Grid, complete: (set: RankSet) => Promise<Part>): Promise<Part[][]> {
+/** The stages of each column. Layer files are of all stages; they are checked with the first. */
+async function mapParts(
+  grid: Grid,
+  complete: (set: RankSet, layers: readonly LayerShard[]) => Promise<Part>,
+): Promise<Part[][]> {
   const columns: Part[][] = [];
-  for (const { sets } of grid.columns) {
+  for (const { sets, layers } of grid.columns) {
     const parts: Part[] = [];
-    for (const set of sets) parts.push(await complete(set));
+    for (const [stage, set] of sets.entries()) parts.push(await complete(set, stage === 0 ? layers : []));
     columns.push(parts);
   }
   return columns;

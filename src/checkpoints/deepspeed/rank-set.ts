@@ -56,11 +56,15 @@ export function rankSetsOf(files: Omit<RankSet, 'mp'>): RankSet[] {
     }));
 }
 
-/** Checks the files of one model-parallel rank. What is wrong with them goes into the problems of the draft. */
+/**
+ * Checks the files of one model-parallel rank, and those of `layers` with them. What is wrong with them goes into the
+ * problems of the draft.
+ */
 export async function completeRankSet(
   draft: Draft,
   folder: string,
   set: RankSet,
+  layers: readonly Shard[],
   mastersIn: MastersIn,
   signal: AbortSignal | undefined,
 ): Promise<Part> {
@@ -73,9 +77,10 @@ export async function completeRankSet(
   const models = stage === 3 ? withLostModels(draft, folder, there, world) : there;
   const facts = { folder, mp, stage, world };
   const optims = draft.partial && mastersIn === 'optimizer-files' ? withLostOptims(draft, facts, first, saved) : saved;
-  await checkFiles(draft, { stage, models, optims }, first?.paramShapes ?? saved[0]?.paramShapes ?? [], signal);
-  const none: Experts = { tensors: new Map(), counts: new Map(), fused: [], extraState: [] };
   // A universal checkpoint has put the experts together and does without their files.
+  const others = mastersIn === 'universal' ? layers : [...layers, ...set.experts, ...expertOptims];
+  await checkFiles(draft, { stage, models, optims }, others, first?.paramShapes ?? saved[0]?.paramShapes ?? [], signal);
+  const none: Experts = { tensors: new Map(), counts: new Map(), fused: [], extraState: [] };
   if (!first || mastersIn === 'universal')
     return { mp, stage, models, model: first, optims, experts: none, expertOptims };
   if (stage === 3 && set.experts[0]) throw expertsAtStage3(set.experts[0].path);

@@ -18,12 +18,15 @@ import { bitsOf, type Draft, locate } from './draft.js';
 import { asTensor, dig, type Field, fieldOf } from './fields.js';
 import { joinPath, type ShardName, UNIVERSAL_FOLDER } from './files.js';
 import { missingParams, unlistedParam } from './parallel-problems.js';
-import { shapeDiffers } from './problems.js';
+import { renamedShard, shapeDiffers } from './problems.js';
 import { spreadPieces } from './spread.js';
 import type { ModelStates } from './states.js';
 
 /** Parameters opened at once. Each has its own file, which is closed again. */
 const LANES = 8;
+
+/** Files beside a master, by the name that torch records in them: of the same size, and no weights. */
+const OPTIMIZER_STATE = /^(exp_avg|exp_avg_sq|max_exp_avg_sq|momentum_buffer|step)$/;
 
 /** A parameter of a universal checkpoint. */
 interface UniversalParam {
@@ -84,6 +87,8 @@ export async function readUniversal(
       sources[first + i] = { path, size: source.size, modified: source.modified };
       const file = await readTorchFile(source, options.signal);
       files.push(file);
+      const { rootName = '' } = file;
+      if (OPTIMIZER_STATE.test(rootName)) draft.problems.push(renamedShard(path, `${rootName}.pt`));
       const param = await readParam(draft, path, file, first + i, options.signal);
       options.onProgress?.({ done: ++done, total, file: path });
       return [name, param];
@@ -112,17 +117,8 @@ async function readParam(
   return { file: path, stored: bitsOf(draft, tensor), numel, shape: isFlat ? undefined : shape, isVocabulary };
 }
 
-/**
- * Puts the masters in the place of the 16-bit weights that the model files gave, which become their copies. `ranks` is the
- * number of tensor-parallel ranks.
- */
-export function takeMasters(
-  draft: Draft,
-  folder: string,
-  { params }: Universal,
-  models: readonly ModelStates[],
-  ranks: number,
-): void {
+/** Puts the masters in the place of the 16-bit weights that the model files gave, which become their copies. */
+export function takeMasters(draft: Draft, folder: string, { params }: Universal, models: readonly ModelStates[]): void {
   const listed = new Map(models.flatMap(({ paramShapes = [] }) => paramShapes.flat()));
   const missing = [...listed.keys()].filter((name) => !params.has(name) && !draft.aliases.has(name));
   if (missing.length > 0) draft.problems.push(missingParams(folder, missing, listed.size));
@@ -131,7 +127,7 @@ export function takeMasters(
     if (!shape) draft.problems.push(unlistedParam(param.file, name));
     else if (numelOf(shape) !== param.numel) {
       draft.problems.push(shapeDiffers(param.file, name, shape, [param.numel]));
-    } else draft.tensors.set(name, masterOf(draft, name, shape, param, ranks));
+    } else draft.tensors.set(name, masterOf(draft, name, shape, param));
   }
   if (!models.some(({ config }) => dig(config, 'zero_optimization', 'round_robin_gradients') === true)) return;
   const message =
@@ -139,18 +135,12 @@ export function takeMasters(
   draft.warnings.push({ code: 'universal-round-robin', message });
 }
 
-function masterOf(
-  draft: Draft,
-  name: string,
-  shape: readonly number[],
-  param: UniversalParam,
-  ranks: number,
-): TensorEntry {
+function masterOf(draft: Draft, name: string, shape: readonly number[], param: UniversalParam): TensorEntry {
   const { stored, isVocabulary, file } = param;
   const entry = draft.tensors.get(name);
   const isSame = String(entry?.shape) === String(shape);
   const copy = entry && !entry.meanOf ? (isSame ? entry.stored : headOf(draft, entry, shape)) : undefined;
-  if (entry && !isSame && !(isVocabulary && copy) && ranks === 1) {
+  if (entry && !isSame && !(isVocabulary && copy)) {
     draft.problems.push(shapeDiffers(file, name, entry.shape, shape));
   }
   const proofs = isSame ? entry?.proofs : undefined;
