@@ -24,3 +24,20 @@ export async function mapBounded<T, R>(
   if (failures.length > 0) throw failures[0];
   return results;
 }
+
+/** Lets at most `limit` works go at once. The others wait for their turn, in order. */
+export function takeTurns(limit: number): <T>(work: () => Promise<T>) => Promise<T> {
+  let free = limit;
+  const waiting: (() => void)[] = [];
+  return async (work) => {
+    if (free > 0) free--;
+    else await new Promise<void>((go) => waiting.push(go));
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else free++;
+    }
+  };
+}

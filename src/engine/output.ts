@@ -1,10 +1,11 @@
 /**
- * The files of a run: opens each with its first tile, closes it after its last one, reads it back while the next ones
- * are written, and removes all when told to.
+ * The files of a run: opens each with its first tile, closes it after its last one and reads it back, both while the
+ * next ones are written, and removes all when told to.
  *
  * @module
  */
 
+import { takeTurns } from '../base/concurrent.js';
 import { crc32 } from '../base/crc32.js';
 import { assert } from '../base/errors.js';
 import type { CheckReport } from '../checkpoints/inventory.js';
@@ -24,7 +25,12 @@ export interface OutputOptions {
   readonly sha256?: boolean;
   readonly onProgress?: (progress: RunProgress) => void;
   readonly onFile?: (path: string) => void;
+  /** Files that may be closed at once. Default 1. */
+  readonly filesInFlight?: number;
 }
+
+/** Files that are read back at once: while one is waited for, another is compared. */
+const READ_AT_ONCE = 2;
 
 /** An output file that is being written. */
 interface OpenFile {
@@ -48,8 +54,10 @@ export class RunOutput {
   readonly #last: OpenFile[] = [];
   readonly #stop = new AbortController();
   readonly #signal: AbortSignal;
-  /** Files are read back one after another. It never rejects: the first failure is kept, and thrown by who comes next. */
-  #reading = Promise.resolve();
+  /** Files that are closed and read back. These never reject: the first failure is kept, and thrown by who comes next. */
+  readonly #ending = new Set<Promise<void>>();
+  readonly #closings: ReturnType<typeof takeTurns>;
+  readonly #readings = takeTurns(READ_AT_ONCE);
   #failure: { readonly error: unknown } | undefined;
   #written = 0;
 
@@ -59,6 +67,7 @@ export class RunOutput {
     this.#options = options;
     this.#verify = options.verify;
     this.#sha256 = options.sha256 ?? false;
+    this.#closings = takeTurns(options.filesInFlight ?? 1);
     this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal ? [options.signal] : [])]);
   }
 
@@ -76,17 +85,17 @@ export class RunOutput {
     file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
     if (file.left > 0) return;
     if (file.plan.afterOthers) this.#last.push(file);
-    else await this.#close(tile.file, file);
+    else await this.#end(tile.file, file);
   }
 
   /** Writes files without any bytes, and closes what had to wait for the others to be there and read back. */
   async closeLast(): Promise<CheckReport> {
     for (const [index, file] of this.#plan.files.entries()) {
-      if (file.byteLength === 0) await this.#close(index, await this.#create(index));
+      if (file.byteLength === 0) await this.#end(index, await this.#create(index));
     }
-    await this.#allRead();
-    for (const file of this.#last) await this.#close(this.#plan.files.indexOf(file.plan), file);
-    await this.#allRead();
+    await this.#allEnded();
+    for (const file of this.#last) await this.#end(this.#plan.files.indexOf(file.plan), file);
+    await this.#allEnded();
     const { files, totals } = this.#plan;
     return {
       id: 'read-back',
@@ -113,7 +122,7 @@ export class RunOutput {
   /** Drops open files. Finished ones stay. */
   async drop(): Promise<void> {
     this.#stop.abort();
-    await this.#reading;
+    await Promise.all(this.#ending);
     const open = await Promise.allSettled(this.#open.values());
     await Promise.all(open.map((result) => (result.status === 'fulfilled' ? result.value.sink.abort() : undefined)));
   }
@@ -145,7 +154,25 @@ export class RunOutput {
     this.#tell(plan, bytes.length, 'write');
   }
 
+  /** Begins to close a file, which is read back after that. Waits while as many are being closed as may be at once. */
+  async #end(index: number, file: OpenFile): Promise<void> {
+    await new Promise<void>((begun) => {
+      const closing = this.#closings(async () => {
+        begun();
+        await this.#close(index, file);
+      });
+      const ending: Promise<void> = closing
+        .then(() => this.#readings(() => this.#read(file)))
+        .catch((error: unknown) => {
+          this.#failure ??= { error };
+        })
+        .finally(() => this.#ending.delete(ending));
+      this.#ending.add(ending);
+    });
+  }
+
   async #close(index: number, file: OpenFile): Promise<void> {
+    this.#throwFailure();
     if (file.plan.zip) {
       const there = new Set(file.written.map(({ at }) => at));
       for (const { at, bytes } of emitZipTail(withCrcs(file.plan.zip.records, file.written))) {
@@ -161,15 +188,12 @@ export class RunOutput {
     this.#finished.push(file.plan.path);
     this.#open.delete(index);
     this.#tell(file.plan, 0, 'write');
-    if (this.#verify || this.#sha256) this.#reading = this.#readNext(this.#reading, file);
-    else this.#options.onFile?.(file.plan.path);
   }
 
-  async #readNext(before: Promise<void>, file: OpenFile): Promise<void> {
-    await before;
-    if (this.#failure) return;
-    const context = { plan: this.#plan, output: this.#options.output, signal: this.#signal };
-    try {
+  async #read(file: OpenFile): Promise<void> {
+    this.#throwFailure();
+    if (this.#verify || this.#sha256) {
+      const context = { plan: this.#plan, output: this.#options.output, signal: this.#signal };
       this.#tell(file.plan, 0, 'check');
       const sha256 = await readBack(context, file.plan, {
         // What can be read before it is closed was.
@@ -179,14 +203,12 @@ export class RunOutput {
       });
       if (this.#verify) this.#crcs.set(file.plan.path, crcOfFile(file.plan.byteLength, file.written));
       if (sha256 !== undefined) this.#digests.set(file.plan.path, sha256);
-      this.#options.onFile?.(file.plan.path);
-    } catch (error) {
-      this.#failure = { error };
     }
+    this.#options.onFile?.(file.plan.path);
   }
 
-  async #allRead(): Promise<void> {
-    await this.#reading;
+  async #allEnded(): Promise<void> {
+    await Promise.all(this.#ending);
     this.#throwFailure();
   }
 

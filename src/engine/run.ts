@@ -60,7 +60,7 @@ export interface RunOptions {
   readonly verify?: boolean;
   /** Take the SHA-256 of every file, for the report: each is read once more. Default false. */
   readonly sha256?: boolean;
-  /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 4 MiB more. */
+  /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 16 MiB more. */
   readonly memory?: number;
   readonly signal?: AbortSignal;
   /** Called after every write and before a file is closed. */

@@ -58,7 +58,8 @@ export function directoryOutput(root: FileSystemDirectoryHandle): OutputTree {
         throw explain(error);
       }
     },
-    open: (path) => openFile(root, path),
+    // What is read back is compared with what was written: no need to ask whether it has changed meanwhile.
+    open: (path) => openFile(root, path, false),
     async remove(path) {
       const { folders, name } = splitFilePath(path, 'sink');
       try {
@@ -71,10 +72,13 @@ export function directoryOutput(root: FileSystemDirectoryHandle): OutputTree {
   };
 }
 
-async function openFile(root: FileSystemDirectoryHandle, path: string): Promise<ByteSource> {
+async function openFile(root: FileSystemDirectoryHandle, path: string, isWatched = true): Promise<ByteSource> {
   const { folders, name } = splitFilePath(path, 'source');
   try {
-    return await openHandle(path, await (await folderAt(root, folders)).getFileHandle(name));
+    const handle = await (await folderAt(root, folders)).getFileHandle(name);
+    if (isWatched) return await openHandle(path, handle);
+    const file = await handle.getFile();
+    return blobSource(path, file, file.lastModified);
   } catch (error) {
     throw domSourceFailure(path, error);
   }

@@ -23,6 +23,35 @@ class CutBlob extends Blob {
   }
 }
 
+/** A blob that notes the length of every stream that it or a slice of it opens. */
+class CountingBlob extends Blob {
+  readonly lengths: number[];
+
+  constructor(parts: BlobPart[], lengths: number[]) {
+    super(parts);
+    this.lengths = lengths;
+  }
+
+  override slice(start?: number, end?: number): Blob {
+    return new CountingBlob([super.slice(start, end)], this.lengths);
+  }
+
+  override stream(): ReadableStream<Uint8Array<ArrayBuffer>> {
+    this.lengths.push(this.size);
+    return super.stream();
+  }
+}
+
+test('reads that follow one another share a stream, and others have one of their own length', async () => {
+  const MIB = 2 ** 20;
+  const lengths: number[] = [];
+  const source = blobSource('a.pt', new CountingBlob([patternBytes(0, 40 * MIB)], lengths), 0);
+  for (let at = 0; at < 20; at += 2) await source.read(at * MIB, new Uint8Array(2 * MIB));
+  for (const at of [30, 25, 35]) await source.read(at * MIB, new Uint8Array(2 * MIB));
+  await source.close();
+  expect(lengths).toEqual([2, 38, 2, 2, 2].map((size) => size * MIB));
+});
+
 sourceContract('A blob', async (bytes) => blobSource('dir/data.bin', new Blob([bytes]), 0));
 sourceContract('A blob without byte streams', async (bytes) =>
   blobSource('dir/data.bin', new BlobWithoutByteStreams([bytes]), 0),

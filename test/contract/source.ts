@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { mapBounded } from '../../src/base/concurrent.js';
 import { readBytes } from '../../src/io/read.js';
 import type { ByteSource } from '../../src/io/types.js';
 import { rejectionOf } from '../helpers/errors.js';
@@ -11,6 +12,21 @@ const SIZE = 100_000;
 
 /** Longer than adapters read in one piece, so that it takes several, the last one short. */
 const LONG = 40 * 2 ** 20 + 7;
+
+const MIB = 2 ** 20;
+
+/** Offset and length of reads, in MiB. */
+const LONG_RANGES = [
+  [0, 3],
+  [3, 2],
+  [5, 2],
+  [7.5, 0.25],
+  [8.5, 4],
+  [2, 3],
+  [5, 1.5],
+  [30, 2],
+  [10, 17],
+] as const;
 
 /** Proves what `ByteSource` promises. */
 export function sourceContract(name: string, make: MakeSource): void {
@@ -42,6 +58,33 @@ export function sourceContract(name: string, make: MakeSource): void {
       const source = await make(patternBytes(0, LONG));
       const bytes = await readBytes(source, 5, LONG - 5);
       expect(firstDifference(bytes, patternBytes(5, LONG - 5))).toBeUndefined();
+      await source.close();
+    });
+
+    test.each([1, 9])(
+      'reads long ranges in a row, with gaps, back and across each other, %i at once',
+      async (atOnce) => {
+        const source = await make(patternBytes(0, LONG));
+        const ranges = LONG_RANGES.map(([offset, length]) => ({ offset: offset * MIB, length: length * MIB }));
+        await mapBounded(ranges, atOnce, async ({ offset, length }) => {
+          const bytes = await readBytes(source, offset, length);
+          expect(firstDifference(bytes, patternBytes(offset, length))).toBeUndefined();
+        });
+        await source.close();
+      },
+    );
+
+    test('goes on after a read in a row of others that was cancelled', async () => {
+      const source = await make(patternBytes(0, LONG));
+      const read = (offset: number, signal?: AbortSignal) => readBytes(source, offset * MIB, MIB, signal);
+      await read(0);
+      await read(1);
+      const cancel = new AbortController();
+      const [cancelled, after] = [read(2, cancel.signal), read(3)];
+      cancel.abort();
+      await expect(cancelled).rejects.toBe(cancel.signal.reason);
+      expect(firstDifference(await after, patternBytes(3 * MIB, MIB))).toBeUndefined();
+      expect(firstDifference(await read(2), patternBytes(2 * MIB, MIB))).toBeUndefined();
       await source.close();
     });
 

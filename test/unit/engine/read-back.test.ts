@@ -261,12 +261,9 @@ describe('reading back', () => {
     release();
     await running;
     // The header is read once more.
-    expect([...new Set(log)].filter((line) => !line.startsWith('create')).slice(-4)).toEqual([
-      `read ${first}`,
-      `read ${second}`,
-      `close ${index}`,
-      `read ${index}`,
-    ]);
+    const lines = [...new Set(log)].filter((line) => !line.startsWith('create')).slice(-4);
+    expect(lines.slice(0, 2).toSorted()).toEqual([`read ${first}`, `read ${second}`]);
+    expect(lines.slice(2)).toEqual([`close ${index}`, `read ${index}`]);
   });
 
   test('ends at once when the run is cancelled, and nothing is left', async () => {
@@ -293,5 +290,71 @@ describe('reading back', () => {
       `check ${second}`,
       `check ${index}`,
     ]);
+  });
+});
+
+describe('closing files', () => {
+  const SHARDS = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'] as const;
+
+  /** A run whose closings wait to be let go; `log` tells what was written and what begins to close. */
+  function held(filesInFlight: number) {
+    const log: string[] = [];
+    const gates = new Map(SHARDS.map((path) => [path as string, { open: () => {} }]));
+    const output = memoryOutput();
+    const waiting: OutputTree = {
+      ...output,
+      async create(path, byteLength) {
+        const sink = await output.create(path, byteLength);
+        return {
+          abort: () => sink.abort(),
+          async write(at, bytes) {
+            log.push(`write ${path}`);
+            await sink.write(at, bytes);
+          },
+          async close() {
+            log.push(`close ${path}`);
+            const gate = gates.get(path);
+            if (gate) await new Promise<void>((go) => Object.assign(gate, { open: go }));
+            await sink.close();
+          },
+        };
+      },
+    };
+    const running = convert(waiting, { maxShardSize: 1204 }, { filesInFlight, memory: 1 });
+    return { log, output, running, letGo: (path: string) => gates.get(path)?.open() };
+  }
+
+  test('goes on while others are written, in whatever memory', async () => {
+    const { log, output, running, letGo } = held(1);
+    await expect.poll(() => log).toContain(`write ${SHARDS[1]}`);
+    // One file is closed at a time.
+    expect(log).not.toContain(`close ${SHARDS[1]}`);
+    expect(output.files.has(SHARDS[0])).toBe(false);
+    letGo(SHARDS[0]);
+    await expect.poll(() => log).toContain(`close ${SHARDS[1]}`);
+    letGo(SHARDS[1]);
+    await running;
+    expect([...output.files.keys()].toSorted()).toEqual([...SHARDS, 'model.safetensors.index.json']);
+  });
+
+  test('is done for as many files at once as are written at once', async () => {
+    const { log, running, letGo } = held(2);
+    await expect.poll(() => log).toContain(`close ${SHARDS[1]}`);
+    for (const path of SHARDS) letGo(path);
+    await running;
+  });
+
+  test('that fails ends the run with its reason, and nothing is left', async () => {
+    const output = memoryOutput();
+    const failing: OutputTree = {
+      ...output,
+      async create(path, byteLength) {
+        const sink = await output.create(path, byteLength);
+        const close = () => (path === SHARDS[0] ? Promise.reject(new Error('full')) : sink.close());
+        return { write: (at, bytes) => sink.write(at, bytes), abort: () => sink.abort(), close };
+      },
+    };
+    await expect(convert(failing, { maxShardSize: 1204 })).rejects.toThrow('full');
+    expect([...output.files.keys()]).toEqual([]);
   });
 });
