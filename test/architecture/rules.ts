@@ -31,7 +31,7 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
 const PLATFORMS: readonly { readonly names: RegExp; readonly allowed: RegExp }[] = [
   {
     names: /^(Blob|File|FileList|FileReader|FileReaderSync|FileSystem\w*|navigator)$/,
-    allowed: /^src\/(io\/(blob|dom-failures|files|handles|opfs)\.ts|engine\/gpu\/|worker\/|ui\/)/,
+    allowed: /^src\/(io\/(blob|blob-streams|dom-failures|files|handles|opfs)\.ts|engine\/gpu\/|worker\/|ui\/)/,
   },
   { names: /^GPU\w*$/, allowed: /^src\/(engine\/gpu\/|worker\/|ui\/)/ },
   { names: /^(document|window|localStorage|indexedDB|HTML\w+|DragEvent)$/, allowed: /^src\/ui\// },
