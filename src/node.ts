@@ -16,8 +16,11 @@ import type { Plan } from './index.js';
 export * from './index.js';
 export { folderOutput, openFolder } from './io/node.js';
 
+/** Tiles under way for each thread: when one is done, the next is there. */
+const TILES_PER_THREAD = 2;
+
 /**
- * Starts threads for a run of a plan: one less than the machine has cores, at most four; undefined where they are not worth
+ * Starts threads for a run of a plan: one for each core of the machine, at most four; undefined where they are not worth
  * their start. The caller closes them. `count` asks for a number, 0 for none.
  */
 export function openThreads(plan: Plan, count = threadsFor(plan, availableParallelism())): Threads | undefined {
@@ -38,5 +41,5 @@ export function openThreads(plan: Plan, count = threadsFor(plan, availableParall
       },
     };
   };
-  return startThreads(count, spawn, 'shared');
+  return startThreads(count, spawn, count * TILES_PER_THREAD);
 }

@@ -1,22 +1,22 @@
 /**
- * What fills tiles: the calling thread, or others (`threads/`). The loop of a run hands out tiles and memory to fill.
+ * What fills tiles and writes them: the calling thread, or others (`threads/`). The loop of a run hands out tiles.
  *
  * @module
  */
 
 import { reserveBytes } from '../base/kernel-memory.js';
+import type { ByteSink, SharedSink } from '../io/types.js';
 import type { AuditRun } from './audit.js';
 import { LaneBuffers } from './buffers.js';
 import { type FillContext, type Filled, fillTile } from './fill.js';
-import { type TileRange, tileAt } from './tiles.js';
+import { readBackOpen } from './read-back.js';
+import { type Tile, type TileRange, tileAt } from './tiles.js';
 import { workOf } from './work.js';
 import { type WrittenRange, writtenRanges } from './written.js';
 import { placeDescriptors } from './zip-records.js';
 
 /** A tile that was filled. */
 export interface FilledTile extends Filled {
-  /** The memory that was handed in; the tile is at its start. */
-  readonly memory: ArrayBufferLike;
   /** CRC-32s of the tile's bytes; none where nobody asked. */
   readonly written: readonly WrittenRange[];
   /** What another thread has found of recorded CRCs. */
@@ -26,41 +26,79 @@ export interface FilledTile extends Filled {
 /** Which tiles get CRC-32s of their bytes: all, those of zip files, which record them, or none. */
 export type CrcsWanted = 'all' | 'zip' | 'none';
 
+/** What is done with tiles beside filling them. */
+export interface FillerOptions {
+  readonly crcs: CrcsWanted;
+  /** Read what was written back, where that can be done before the file is closed. */
+  readonly readBack: boolean;
+}
+
 /** Fills tiles of one plan. */
 export interface Filler {
-  /** Memory that tiles can be filled in. */
-  newMemory(length: number): ArrayBufferLike;
-  /** Fills a tile in `memory`, which is at least as long and may be handed over to another thread and back. */
-  fill(tile: TileRange, memory: ArrayBufferLike): Promise<FilledTile>;
+  /** How many tiles under way keep it busy; absent where that depends on the disk, and is to be measured. */
+  readonly lanes?: number;
+  /** Fills a tile, and writes it to its place in `sink` where one is given. */
+  fill(tile: TileRange, sink?: ByteSink): Promise<FilledTile>;
   /** Ends what the filler has under way, and frees what it holds. */
   close(): Promise<void>;
 }
 
-/** A filler on the calling thread. With `crcs` it takes CRC-32s of what it fills. The context stays the caller's. */
-export function localFiller(context: FillContext, crcs: CrcsWanted): Filler {
+/** A filler on the calling thread. The context stays the caller's. */
+export function localFiller(context: FillContext, { crcs, readBack }: FillerOptions): LocalFiller {
   const idle: LaneBuffers[] = [];
   let isClosed = false;
   return {
-    newMemory: (length) => new ArrayBuffer(length),
-    async fill(range, memory) {
+    async fill(range, sink, memory) {
       const { plan } = context;
       const tile = tileAt(plan, range);
       const work = workOf(plan, tile);
-      const bytes = new Uint8Array(memory, 0, tile.length);
       const buffers = idle.pop() ?? new LaneBuffers(reserveBytes);
-      const filled = await fillTile(context, work, buffers.fit(work, bytes)).finally(() => {
+      try {
+        const fitted = buffers.fit(work, memory?.subarray(0, tile.length));
+        const filled = await fillTile(context, work, fitted);
+        const written = crcsOf(context, tile, fitted.output, crcs);
+        const path = plan.files[tile.file]?.path ?? '';
+        if (sink) await writeRange(sink, path, tile, fitted.output, readBack ? written : undefined);
+        return { ...filled, written, audited: [] };
+      } finally {
         if (isClosed) buffers.release();
         else idle.push(buffers);
-      });
-      const zip = plan.files[tile.file]?.zip;
-      const isWanted = crcs === 'all' || (crcs === 'zip' && zip !== undefined);
-      const parts = isWanted ? writtenRanges(tile, bytes, zip !== undefined) : [];
-      const descriptors = zip && isWanted ? placeDescriptors(zip.records, tile, bytes, parts) : [];
-      return { ...filled, memory, written: [...parts, ...descriptors], audited: [] };
+      }
     },
     async close() {
       isClosed = true;
       for (const buffers of idle.splice(0)) buffers.release();
     },
   };
+}
+
+/** A filler whose tiles can be had in memory. */
+export interface LocalFiller extends Filler {
+  /** As `Filler` says. The tile is made at the start of `memory` where that is given; it is at least as long. */
+  fill(tile: TileRange, sink?: SharedSink, memory?: Uint8Array): Promise<FilledTile>;
+}
+
+/**
+ * Writes bytes to their place in a file. Those of which CRC-32s are given are read back where that can be done before the
+ * file is closed.
+ *
+ * @throws UnshardError of kind `sink`, `read-back-differs` among them.
+ */
+export async function writeRange(
+  sink: SharedSink,
+  path: string,
+  range: { readonly at: number; readonly length: number },
+  bytes: Uint8Array,
+  written: readonly WrittenRange[] | undefined,
+): Promise<void> {
+  await sink.write(range.at, bytes);
+  const read = sink.read?.bind(sink);
+  if (written && read) await readBackOpen(path, read, range, written);
+}
+
+function crcsOf({ plan }: FillContext, tile: Tile, bytes: Uint8Array, crcs: CrcsWanted): WrittenRange[] {
+  const zip = plan.files[tile.file]?.zip;
+  if (crcs === 'none' || (crcs === 'zip' && !zip)) return [];
+  const parts = writtenRanges(tile, bytes, zip !== undefined);
+  return zip ? [...parts, ...placeDescriptors(zip.records, tile, bytes, parts)] : parts;
 }

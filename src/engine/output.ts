@@ -12,7 +12,8 @@ import type { CheckReport } from '../checkpoints/inventory.js';
 import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
-import { readBack, readBackOpen } from './read-back.js';
+import { writeRange } from './filler.js';
+import { readBack } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
 import { crcOfFile, type WrittenRange } from './written.js';
@@ -71,8 +72,8 @@ export class RunOutput {
     this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal ? [options.signal] : [])]);
   }
 
-  /** Writes the bytes of a tile, which are `written`. They may be reused when the promise has settled. */
-  async write(tile: Tile, bytes: Uint8Array, written: readonly WrittenRange[]): Promise<void> {
+  /** Has a tile written: `write` gets the sink of its file, and gives what was written. */
+  async write(tile: Tile, write: (sink: ByteSink) => Promise<readonly WrittenRange[]>): Promise<void> {
     this.#throwFailure();
     let opening = this.#open.get(tile.file);
     if (!opening) {
@@ -80,8 +81,8 @@ export class RunOutput {
       this.#open.set(tile.file, opening);
     }
     const file = await opening;
-    for (const range of written) file.written.push(range);
-    await this.#put(file, tile, bytes, written);
+    for (const range of await write(file.sink)) file.written.push(range);
+    this.#tell(file.plan, tile.length, 'write');
     file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
     if (file.left > 0) return;
     if (file.plan.afterOthers) this.#last.push(file);
@@ -141,19 +142,6 @@ export class RunOutput {
     return { plan, sink, written: [], left };
   }
 
-  /** Writes bytes, and reads them back where that can be done before the file is closed. */
-  async #put(
-    { plan, sink }: OpenFile,
-    range: { readonly at: number; readonly length: number },
-    bytes: Uint8Array,
-    written: readonly WrittenRange[],
-  ): Promise<void> {
-    await sink.write(range.at, bytes);
-    const read = sink.read?.bind(sink);
-    if (this.#verify && read) await readBackOpen(plan.path, read, range, written);
-    this.#tell(plan, bytes.length, 'write');
-  }
-
   /** Begins to close a file, which is read back after that. Waits while as many are being closed as may be at once. */
   async #end(index: number, file: OpenFile): Promise<void> {
     await new Promise<void>((begun) => {
@@ -179,7 +167,8 @@ export class RunOutput {
         if (there.has(at)) continue;
         const range = { at, length: bytes.length, crc32: crc32(bytes) };
         file.written.push(range);
-        await this.#put(file, range, bytes, [range]);
+        await writeRange(file.sink, file.plan.path, range, bytes, this.#verify ? [range] : undefined);
+        this.#tell(file.plan, bytes.length, 'write');
       }
     }
     this.#options.signal?.throwIfAborted();

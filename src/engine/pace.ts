@@ -17,8 +17,15 @@ const WORTH = 0.05;
 /** Measurements that a number of lanes is left as it is after a try that was not worth it. */
 const PATIENCE = 4;
 
+/** How many tiles are under way at once. */
+export interface Lanes {
+  readonly lanes: number;
+  /** Takes note of a tile that is done. */
+  add(bytes: number): void;
+}
+
 /** How many lanes a run has. */
-export class Pace {
+export class Pace implements Lanes {
   readonly #most: number;
   readonly #now: () => number;
   #lanes: number;

@@ -18,11 +18,10 @@ import { cpuBackend } from './cpu.js';
 import { refuseExisting } from './existing.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
 import { type Filler, localFiller } from './filler.js';
-import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
+import { eachTile, lanesOf } from './lanes.js';
 import { reportOf } from './make-report.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
-import { Pace } from './pace.js';
 import type { Part } from './parts/parts.js';
 import { runPart } from './parts/run.js';
 import { assertProven, proofReports, withoutProofs } from './prove.js';
@@ -114,6 +113,7 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
       plan.files.map(({ path }) => path),
     );
   const started = performance.now();
+  const { signal } = options;
   const backend = options.backend ?? cpuBackend();
   const waitedBefore = backend.waitedSeconds ?? 0;
   const context: FillContext = {
@@ -121,7 +121,7 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
     sources: new PlanSources((path) => options.input.open(path), plan.sources),
     audit: verify ? (audit ?? new CrcAudit(plan.crcs)) : undefined,
     backend: new ConverterSwitch(backend),
-    signal: options.signal,
+    signal,
   };
   const output = new RunOutput(plan, { ...options, verify });
   const stats = plan.tensors.map(() => emptyStats());
@@ -129,23 +129,25 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
   const threads = backend.name === 'cpu' ? options.threads : undefined;
   let filler: Filler | undefined;
   try {
-    const wanted = verify ? 'all' : 'zip';
-    const threaded = { plan, sources: context.sources, audit: verify, crcs: wanted, signal: options.signal } as const;
-    const others = await threads?.filler(threaded);
-    filler = others ?? localFiller(context, wanted);
-    const pace = new Pace(lanesIn(options.memory ?? DEFAULT_MEMORY));
+    const wanted = { crcs: verify ? 'all' : 'zip', readBack: verify } as const;
+    const others = await threads?.filler({ plan, sources: context.sources, ...wanted, audit: verify, signal });
+    const using = others ?? localFiller(context, wanted);
+    filler = using;
     const tiles = tilesInTurn(plan, options.filesInFlight ?? 1);
-    await fillTiles(filler, tiles, { pace, signal: options.signal }, async (tile, filled, bytes) => {
-      await assertProven(context, filled.differences);
-      await collect(context, filled.stats, stats);
-      context.audit?.note(filled.audited);
-      await output.write(tile, bytes, filled.written);
-    });
+    await eachTile(tiles, { lanes: lanesOf(using, options.memory), signal }, (tile) =>
+      output.write(tile, async (sink) => {
+        const filled = await using.fill(tile, sink);
+        await assertProven(context, filled.differences);
+        await collect(context, filled.stats, stats);
+        context.audit?.note(filled.audited);
+        return filled.written;
+      }),
+    );
     // The threads are free for the next run while this one reads back.
     await filler.close();
     filler = undefined;
-    const crcs = audit ? undefined : await context.audit?.finish(context.sources, plan.sources, options.signal);
-    options.signal?.throwIfAborted();
+    const crcs = audit ? undefined : await context.audit?.finish(context.sources, plan.sources, signal);
+    signal?.throwIfAborted();
     const proven = verify ? [...(crcs ? [crcs] : []), ...proofReports(plan)] : SWITCHED_OFF;
     const checks = [...plan.checks, ...proven, await output.closeLast()];
     const converted: BackendReport = {

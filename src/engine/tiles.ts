@@ -35,19 +35,40 @@ export interface TilePart {
 }
 
 /** The tiles of a file, in order. */
-export function* tilesOf(plan: Plan, file: number): Generator<Tile> {
+export function tilesOf(plan: Plan, file: number): Generator<Tile> {
+  const { parts } = outputFile(plan, file);
+  return cut(
+    plan,
+    file,
+    parts.map((part) => ({ part, from: 0, length: part.length, at: part.at })),
+    TILE_BYTES,
+  );
+}
+
+/** A tile in smaller ones of at most `bytes` bytes, read or written, in order. */
+export function cutTile(plan: Plan, { file, at, parts }: Tile, bytes: number): Generator<Tile> {
+  return cut(
+    plan,
+    file,
+    parts.map((part) => ({ ...part, at: at + part.at })),
+    bytes,
+  );
+}
+
+/** Cuts parts, whose places are those in the file, into tiles of `bytes` bytes. */
+function* cut(plan: Plan, file: number, whole: readonly TilePart[], bytes: number): Generator<Tile> {
   let parts: TilePart[] = [];
   let start = 0;
   let spent = 0;
-  for (const part of outputFile(plan, file).parts) {
+  for (const { part, from: first, length: all, at } of whole) {
     const density = densityOf(plan, part);
     const unit = unitOf(plan, part);
-    for (let from = 0; from < part.length; ) {
+    for (let done = 0; done < all; ) {
       if (parts.length === 0) {
-        start = part.at + from;
+        start = at + done;
         spent = 0;
       }
-      const fitting = Math.floor((TILE_BYTES - spent) / density / unit) * unit;
+      const fitting = Math.floor((bytes - spent) / density / unit) * unit;
       // One element fits always, however much it takes to compute it.
       const room = parts.length === 0 ? Math.max(fitting, unit) : fitting;
       if (room <= 0) {
@@ -55,10 +76,10 @@ export function* tilesOf(plan: Plan, file: number): Generator<Tile> {
         parts = [];
         continue;
       }
-      const length = Math.min(room, part.length - from);
-      parts.push({ part, from, length, at: part.at + from - start });
+      const length = Math.min(room, all - done);
+      parts.push({ part, from: first + done, length, at: at + done - start });
       spent += length * density;
-      from += length;
+      done += length;
     }
   }
   if (parts.length > 0) yield tile(file, start, parts);
@@ -134,7 +155,8 @@ function tile(file: number, at: number, parts: readonly TilePart[]): Tile {
   return { file, at, length: last ? last.at + last.length : 0, parts };
 }
 
-function outputFile(plan: Plan, index: number): OutputFile {
+/** A file of a plan. */
+export function outputFile(plan: Plan, index: number): OutputFile {
   const file = plan.files[index];
   assert(file, `the plan has no file ${index}`);
   return file;

@@ -23,8 +23,7 @@ import type { Backend } from './backend.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type Difference, type FillContext } from './fill.js';
 import { localFiller } from './filler.js';
-import { DEFAULT_MEMORY, fillTiles, lanesIn } from './lanes.js';
-import { Pace } from './pace.js';
+import { eachTile, lanesOf } from './lanes.js';
 import { PlanSources } from './sources.js';
 import { tilesOf } from './tiles.js';
 
@@ -143,13 +142,13 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
     backend: new ConverterSwitch(options.backend ?? cpuBackend()),
     signal,
   };
-  const filler = localFiller(context, 'none');
+  const filler = localFiller(context, { crcs: 'none', readBack: false });
   const differences = new Map<number, Difference>();
   const total = plan.totals.outputBytes;
   let compared = 0;
   try {
-    const pace = new Pace(lanesIn(options.memory ?? DEFAULT_MEMORY));
-    await fillTiles(filler, tilesOf(plan, 0), { pace, signal }, async (tile, filled) => {
+    await eachTile(tilesOf(plan, 0), { lanes: lanesOf(filler, options.memory), signal }, async (tile) => {
+      const filled = await filler.fill(tile);
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });

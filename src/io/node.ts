@@ -160,7 +160,7 @@ async function openFile(root: string, path: string): Promise<ByteSource> {
  *
  * @throws UnshardError of kind `source`.
  */
-export async function openPlace(path: string, target: string): Promise<ByteSource> {
+async function openPlace(path: string, target: string): Promise<ByteSource> {
   const opened = await statOrMissing(target).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
   if (!opened?.isFile()) throw sourceFailure('source-missing', path);
   let handle: Promise<FileHandle> | undefined;
@@ -224,6 +224,7 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
     return there?.dev === dev && there.ino === ino;
   };
   const raw: RawSink = {
+    place: partial,
     async write(offset, bytes) {
       let done = 0;
       while (done < bytes.byteLength) {

@@ -7,6 +7,8 @@ export interface RawSink {
   write(offset: number, bytes: Uint8Array): Promise<void>;
   /** Reads back what was written; the range lies within the file. */
   read?(offset: number, into: Uint8Array): Promise<void>;
+  /** What another thread needs to write to the file as well. */
+  readonly place?: ByteSink['place'];
   /** Makes the file appear. */
   finish(): Promise<void>;
   /** Drops what was written, also after a `finish` that failed. */
@@ -30,8 +32,9 @@ export function makeSink(path: string, byteLength: number, raw: RawSink, explain
     );
   };
   const explained = (error: unknown) => Promise.reject(explain(error));
-  const { read } = raw;
+  const { read, place } = raw;
   return {
+    ...(place === undefined ? {} : { place }),
     async write(offset, bytes) {
       checkRange(offset, bytes.byteLength);
       await raw.write(offset, bytes).catch(explained);

@@ -30,8 +30,8 @@ export interface ByteSource {
   close(): Promise<void>;
 }
 
-/** A file being written. Nothing appears under its name before `close`. */
-export interface ByteSink {
+/** What can be done with a file that is being written, by all threads that write to it. */
+export interface SharedSink {
   /**
    * Writes `bytes` at `offset`. Any order, several at once. `bytes` may be reused once the promise has settled.
    *
@@ -44,6 +44,15 @@ export interface ByteSink {
    * @throws UnshardError of kind `sink`.
    */
   read?(offset: number, into: Uint8Array): Promise<void>;
+}
+
+/** A file being written. Nothing appears under its name before `close`. */
+export interface ByteSink extends SharedSink {
+  /**
+   * What another thread needs to write to the file as well, through the adapter that made this sink: it can be cloned.
+   * Absent where only this thread can write it.
+   */
+  readonly place?: unknown;
   /** Makes the file appear under its name, complete. */
   close(): Promise<void>;
   /** Drops what was written. The name is left as it was before. Never rejects. */

@@ -5,7 +5,10 @@ import type { Plan } from '../index.js';
  * Starts threads for a run of a plan: one less than the machine has cores, at most four; undefined where they are not worth
  * their start. The caller closes them. `count` asks for a number, 0 for none.
  */
-export function openThreads(plan: Plan, count = threadsFor(plan, navigator.hardwareConcurrency)): Threads | undefined {
+export function openThreads(
+  plan: Plan,
+  count = threadsFor(plan, navigator.hardwareConcurrency - 1),
+): Threads | undefined {
   if (count === 0) return undefined;
   return startThreads(count, () => {
     const worker = new Worker(new URL('./tile.worker.ts', import.meta.url), { type: 'module', name: 'unshard tiles' });

@@ -7,4 +7,4 @@
 import { serveTiles } from '../engine/threads/serve.js';
 import { openPlace } from '../io/handles.js';
 
-serveTiles(openPlace);
+serveTiles({ openSource: openPlace });

@@ -37,14 +37,14 @@ const PLATFORMS: readonly { readonly names: RegExp; readonly allowed: RegExp }[]
   { names: /^(document|window|localStorage|indexedDB|HTML\w+|DragEvent)$/, allowed: /^src\/ui\// },
   {
     names: /^(Buffer|process|require|__dirname|__filename|NodeJS)$/,
-    allowed: /^src\/(io\/node\.ts|node\.ts|thread\.ts|cli\/)/,
+    allowed: /^src\/(io\/node(-blocking)?\.ts|node\.ts|thread\.ts|cli\/)/,
   },
   { names: /^(fetch|XMLHttpRequest|WebSocket|EventSource|RTCPeerConnection)$/, allowed: /^src\/worker\/sample\.ts$/ },
   { names: /^(eval|Function)$/, allowed: /^$/ },
 ];
 
 /** Where the built-in modules of Node may be imported. */
-const NODE_ALLOWED = /^src\/(io\/node\.ts|node\.ts|thread\.ts|cli\/)/;
+const NODE_ALLOWED = /^src\/(io\/node(-blocking)?\.ts|node\.ts|thread\.ts|cli\/)/;
 
 /** Where each package may be imported. */
 const PACKAGES: Readonly<Record<string, RegExp>> = {

@@ -15,7 +15,8 @@ import { readBack } from '../read-back.js';
 import type { Report } from '../report.js';
 import type { RunOptions } from '../run.js';
 import { PlanSources } from '../sources.js';
-import { type FilesPlan, outputFile, planOfFiles } from './parts.js';
+import { outputFile } from '../tiles.js';
+import { type FilesPlan, planOfFiles } from './parts.js';
 import { type FinishedFile, joinBackends, joinChecks, joinFiles, joinNeighbours, joinStats } from './report.js';
 import { assertSamePlan, type CompleteFile, PartsState } from './state.js';
 

@@ -10,6 +10,7 @@ import { checkPlan, STATE_FOLDER } from '../../plan/check.js';
 import type { Plan } from '../../plan/plan.js';
 import type { Report, RunProgress } from '../report.js';
 import { writeFiles } from '../run.js';
+import { outputFile } from '../tiles.js';
 import {
   completeState,
   joinReport,
@@ -20,7 +21,7 @@ import {
   voidFile,
   writeFile,
 } from './files.js';
-import { lastFiles, outputFile, partName, partOfFiles } from './parts.js';
+import { lastFiles, partName, partOfFiles } from './parts.js';
 import { type FinishedFile, joinFiles, readBackReport } from './report.js';
 
 /** Options of `finish`. */

@@ -7,6 +7,7 @@
 import { assert, UnshardError } from '../../base/errors.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor } from '../../plan/plan.js';
 import { totalsOf } from '../../plan/totals.js';
+import { outputFile } from '../tiles.js';
 
 /** One of `count` shares of a plan's files. */
 export interface Part {
@@ -77,13 +78,6 @@ export function planOfFiles(plan: Plan, files: readonly number[]): FilesPlan {
     return tensor;
   });
   return { plan: { ...plan, files: chosen, tensors, totals: totalsOf(tensors, chosen) }, tensors: indices };
-}
-
-/** A file of a plan. */
-export function outputFile(plan: Plan, index: number): OutputFile {
-  const file = plan.files[index];
-  assert(file, `the plan has no file ${index}`);
-  return file;
 }
 
 /** A part as people count: from 1. */

@@ -14,7 +14,8 @@ import type { ConvertStats } from '../backend.js';
 import { proofReports } from '../prove.js';
 import type { BackendReport, FileReport } from '../report.js';
 import type { PlanSources } from '../sources.js';
-import { outputFile, planOfFiles } from './parts.js';
+import { outputFile } from '../tiles.js';
+import { planOfFiles } from './parts.js';
 import type { CompleteFile } from './state.js';
 
 /** A file of a plan, by its index there, and its state. */

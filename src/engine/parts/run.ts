@@ -13,6 +13,7 @@ import { DEFAULT_MEMORY } from '../lanes.js';
 import type { Report, RunProgress } from '../report.js';
 import type { RunOptions } from '../run.js';
 import type { Threads } from '../threads/threads.js';
+import { outputFile } from '../tiles.js';
 import {
   completeState,
   joinReport,
@@ -23,7 +24,7 @@ import {
   type WriteFiles,
   writeFile,
 } from './files.js';
-import { filesOfPart, outputFile, type Part, partName, planOfFiles } from './parts.js';
+import { filesOfPart, type Part, partName, planOfFiles } from './parts.js';
 import type { FinishedFile } from './report.js';
 import { readBackReport } from './report.js';
 import type { CompleteFile } from './state.js';

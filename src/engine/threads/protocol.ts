@@ -4,32 +4,33 @@
  * @module
  */
 
-import { transfer } from 'comlink';
 import type { Plan } from '../../plan/plan.js';
-import type { CrcsWanted, FilledTile } from '../filler.js';
+import type { FilledTile, FillerOptions } from '../filler.js';
 import type { TileRange } from '../tiles.js';
 
 /** The run whose tiles are to be filled. */
-export interface ThreadJob {
+export interface ThreadJob extends FillerOptions {
   readonly plan: Plan;
   /** The `place` of each source of the plan. */
   readonly places: readonly unknown[];
   /** Take CRC-32s of what is read and recorded. */
   readonly audit: boolean;
-  readonly crcs: CrcsWanted;
 }
 
-/** A value to be sent with memory in it, which moves with it unless it is shared. */
-export function moved<T extends object>(value: T, memory: ArrayBufferLike): T {
-  return memory instanceof ArrayBuffer ? transfer(value, [memory]) : value;
+/** A tile in memory that has moved. */
+export interface MovedTile extends FilledTile {
+  /** The tile is at its start. */
+  readonly memory: ArrayBuffer;
 }
 
 /** What a thread does. Failures are `UnshardError`s, a stop is an `AbortError`. */
 export interface ThreadApi {
   /** Ends the run before, and takes up another one. */
   open(job: ThreadJob): Promise<void>;
-  /** `memory` moves to the thread, and back with the result; shared memory stays where it is. */
-  fill(tile: TileRange, memory: ArrayBufferLike): Promise<FilledTile>;
+  /** Fills a tile in `memory`, which is at least as long. It moves to the thread, and back with the result. */
+  fill(tile: TileRange, memory: ArrayBuffer): Promise<MovedTile>;
+  /** Fills a tile and writes it to its file, whose sink has this `place`. */
+  write(tile: TileRange, place: unknown): Promise<FilledTile>;
   /** Stops what is under way and closes the sources. */
   close(): Promise<void>;
 }

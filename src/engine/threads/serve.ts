@@ -1,58 +1,93 @@
 /**
- * The side of a thread: opens sources where they are, and fills tiles one after another.
+ * The side of a thread: opens sources where they are, fills tiles one after another, and writes them where it can.
  *
  * @module
  */
 
-import { type Endpoint, expose } from 'comlink';
+import { type Endpoint, expose, transfer } from 'comlink';
 import { assert } from '../../base/errors.js';
-import type { ByteSource } from '../../io/types.js';
+import type { ByteSource, SharedSink } from '../../io/types.js';
+import type { Plan } from '../../plan/plan.js';
 import { CrcAudit } from '../audit.js';
 import { cpuBackend } from '../cpu.js';
 import { ConverterSwitch } from '../fill.js';
-import { type Filler, localFiller } from '../filler.js';
+import { type FilledTile, type LocalFiller, localFiller } from '../filler.js';
 import { PlanSources } from '../sources.js';
+import { outputFile, tileAt } from '../tiles.js';
 import { registerErrorHandler } from './errors.js';
-import { moved, type ThreadApi } from './protocol.js';
+import { type FilledPiece, joinFilled, piecesOf } from './pieces.js';
+import type { ThreadApi } from './protocol.js';
+
+/** How a thread comes by files. */
+export interface ThreadFiles {
+  /** Opens a file by the `place` of its source. */
+  openSource(path: string, place: unknown): Promise<ByteSource>;
+  /** Opens a file of `byteLength` bytes, which is being written, by the `place` of its sink. Absent where threads cannot write. */
+  openSink?(path: string, place: unknown, byteLength: number): Promise<OpenSink>;
+}
+
+/** A file that a thread writes to. */
+export interface OpenSink extends SharedSink {
+  /** Lets go of the file, which is not complete by that. */
+  release(): Promise<void>;
+}
 
 /** A run, as its thread sees it. */
 interface OpenRun {
-  readonly filler: Filler;
+  readonly plan: Plan;
+  readonly filler: LocalFiller;
   readonly sources: PlanSources;
   readonly audit: CrcAudit | undefined;
   readonly stop: AbortController;
 }
 
-/**
- * Answers the calls of a run, which come from `endpoint`; a worker's own where there is none. `openPlace` opens a file by
- * the `place` of its source.
- */
-export function serveTiles(
-  openPlace: (path: string, place: unknown) => Promise<ByteSource>,
-  endpoint?: Endpoint,
-): void {
-  let run: OpenRun | undefined;
+/** Answers the calls of a run, which come from `endpoint`; a worker's own where there is none. */
+export function serveTiles(files: ThreadFiles, endpoint?: Endpoint): void {
+  let open: OpenRun | undefined;
+  const current = (): OpenRun => {
+    assert(open, 'a tile is to be filled, and no run is open');
+    return open;
+  };
+  const audited = (filled: FilledTile, { audit }: OpenRun): FilledTile => ({
+    ...filled,
+    audited: audit?.takeRuns() ?? [],
+  });
   const api: ThreadApi = {
-    async open({ plan, places, audit: isAudited, crcs }) {
+    async open({ plan, places, audit: isAudited, ...options }) {
       await api.close();
-      const sources = new PlanSources((path, index) => openPlace(path, places[index]), plan.sources);
+      const sources = new PlanSources((path, index) => files.openSource(path, places[index]), plan.sources);
       const audit = isAudited ? new CrcAudit(plan.crcs) : undefined;
       const stop = new AbortController();
       const backend = new ConverterSwitch(cpuBackend());
-      const filler = localFiller({ plan, sources, audit, backend, signal: stop.signal }, crcs);
-      run = { filler, sources, audit, stop };
+      const filler = localFiller({ plan, sources, audit, backend, signal: stop.signal }, options);
+      open = { plan, filler, sources, audit, stop };
     },
     async fill(tile, memory) {
-      assert(run, 'a tile is to be filled, and no run is open');
-      const { filler, audit } = run;
-      const filled = await filler.fill(tile, memory);
-      return moved({ ...filled, audited: audit?.takeRuns() ?? [] }, memory);
+      const run = current();
+      const filled = await run.filler.fill(tile, undefined, new Uint8Array(memory));
+      return transfer({ ...audited(filled, run), memory }, [memory]);
+    },
+    async write(range, place) {
+      const run = current();
+      const { path, byteLength } = outputFile(run.plan, range.file);
+      assert(files.openSink, `${path} cannot be written by a thread`);
+      const sink = await files.openSink(path, place, byteLength);
+      try {
+        const pieces: FilledPiece[] = [];
+        for (const piece of piecesOf(run.plan, tileAt(run.plan, range))) {
+          pieces.push({ piece, filled: await run.filler.fill(piece, sink) });
+        }
+        return audited(joinFilled(pieces), run);
+      } finally {
+        await sink.release();
+      }
     },
     async close() {
+      const run = open;
+      open = undefined;
       run?.stop.abort();
       await run?.filler.close();
       await run?.sources.close();
-      run = undefined;
     },
   };
   registerErrorHandler();

@@ -1,23 +1,28 @@
 /**
- * The side of a run: several threads, each filling tiles. A tile's memory moves to its thread and back, nothing is
- * shared.
+ * The side of a run: several threads, each filling tiles. Where they can write the output, they do it all by themselves;
+ * else a tile's memory moves to its thread and back. Nothing is shared.
  *
  * @module
  */
 
-import { type Endpoint, type Remote, releaseProxy, wrap } from 'comlink';
+import { type Endpoint, type Remote, releaseProxy, transfer, wrap } from 'comlink';
 import { assert } from '../../base/errors.js';
+import type { ByteSink } from '../../io/types.js';
 import type { Plan } from '../../plan/plan.js';
-import type { CrcsWanted, Filler } from '../filler.js';
+import { type FilledTile, type Filler, type FillerOptions, writeRange } from '../filler.js';
 import type { PlanSources } from '../sources.js';
+import { outputFile, type TileRange } from '../tiles.js';
 import { registerErrorHandler } from './errors.js';
-import { moved, type ThreadApi } from './protocol.js';
+import type { ThreadApi } from './protocol.js';
 
 /** A run that writes less than this, in bytes (64 MiB), is done before threads are there. */
 const WORTH_BYTES = 2 ** 26;
 
 /** More threads than this wait for the disk, whatever the machine. */
 const MOST_THREADS = 4;
+
+/** The memory of tiles grows in steps of this (1 MiB), so that tiles of nearly the same size use the same one. */
+const MEMORY_STEP = 2 ** 20;
 
 /** A port of a platform whose other things that can move with messages are not those of browsers. */
 type MemoryPort = Pick<Endpoint, 'addEventListener' | 'removeEventListener' | 'start'> & {
@@ -43,32 +48,34 @@ export interface Threads {
 }
 
 /** What threads need to know of a run. */
-export interface ThreadedRun {
+export interface ThreadedRun extends FillerOptions {
   readonly plan: Plan;
   readonly sources: PlanSources;
   readonly audit: boolean;
-  readonly crcs: CrcsWanted;
   readonly signal: AbortSignal | undefined;
 }
 
 /**
- * How many threads to start for a plan on a machine of so many cores; 0 where the calling thread does as well. It and the
- * reading and writing of files, which are threads of their own, keep two cores busy.
+ * How many threads to start for a plan, on a machine that has so many cores for them; 0 where the calling thread does as
+ * well.
  */
 export function threadsFor(plan: Plan, cores: number): number {
-  return cores < 3 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores - 1, MOST_THREADS);
+  return cores < 2 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores, MOST_THREADS);
 }
 
 /**
- * Starts `count` threads, at least one. The memory of tiles moves between them and the calling thread, which every browser
- * can do. Where it may be shared, that takes less: each move makes the engine look for garbage.
+ * Starts `count` threads, at least one. `lanes` is how many tiles keep them busy where they write by themselves; by default
+ * that is measured.
  */
-export function startThreads(count: number, spawn: () => Thread, memory: 'moves' | 'shared' = 'moves'): Threads {
+export function startThreads(count: number, spawn: () => Thread, lanes?: number): Threads {
   registerErrorHandler();
   const workers = Array.from({ length: count }, () => new Worker(spawn()));
   return {
     count,
-    filler: (run) => openFiller(workers, memory, run),
+    async filler(run) {
+      const filler = await openFiller(workers, run);
+      return filler && lanes !== undefined ? { ...filler, lanes } : filler;
+    },
     close() {
       for (const worker of workers) worker.terminate();
     },
@@ -106,22 +113,35 @@ class Worker {
 
 async function openFiller(
   workers: readonly Worker[],
-  memory: 'moves' | 'shared',
-  { plan, sources, audit, crcs, signal }: ThreadedRun,
+  { sources, signal, ...job }: ThreadedRun,
 ): Promise<Filler | undefined> {
   const places = await sources.places();
   if (!places) return undefined;
+  const { plan, readBack } = job;
   const closeAll = () => Promise.all(workers.map((worker) => worker.call((api) => api.close())));
-  await Promise.all(workers.map((worker) => worker.call((api) => api.open({ plan, places, audit, crcs }))));
+  await Promise.all(workers.map((worker) => worker.call((api) => api.open({ ...job, places }))));
   const stop = () => void closeAll().catch(() => {});
   signal?.addEventListener('abort', stop, { once: true });
+  const idle: ArrayBuffer[] = [];
+
+  async function fillHere(worker: Worker, tile: TileRange, sink: ByteSink | undefined): Promise<FilledTile> {
+    const free = idle.pop();
+    const memory = free && free.byteLength >= tile.length ? free : new ArrayBuffer(roundUp(tile.length));
+    const { memory: back, ...filled } = await worker.call((api) => api.fill(tile, transfer(memory, [memory])));
+    const bytes = new Uint8Array(back, 0, tile.length);
+    const { path } = outputFile(plan, tile.file);
+    if (sink) await writeRange(sink, path, tile, bytes, readBack ? filled.written : undefined);
+    idle.push(back);
+    return filled;
+  }
+
   return {
-    newMemory: (length) => (memory === 'shared' ? new SharedArrayBuffer(length) : new ArrayBuffer(length)),
-    async fill(tile, memory) {
+    async fill(tile, sink) {
       const worker = workers.toSorted((a, b) => a.busy - b.busy)[0];
       assert(worker, 'there are no threads');
       try {
-        return await worker.call((api) => api.fill(tile, moved(memory, memory)));
+        if (sink?.place === undefined) return await fillHere(worker, tile, sink);
+        return await worker.call((api) => api.write(tile, sink.place));
       } catch (error) {
         signal?.throwIfAborted();
         throw error;
@@ -132,4 +152,8 @@ async function openFiller(
       await closeAll();
     },
   };
+}
+
+function roundUp(length: number): number {
+  return Math.ceil(length / MEMORY_STEP) * MEMORY_STEP;
 }

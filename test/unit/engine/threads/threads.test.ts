@@ -29,10 +29,11 @@ const placed: FileTree = {
 /** A thread that is none: its messages pass through a channel of this one. */
 function channelThread(ended: Promise<never> = new Promise(() => {})): Thread {
   const { port1, port2 } = new MessageChannel();
-  serveTiles((path, place) => {
+  const openSource = (path: string, place: unknown) => {
     expect(place).toBe(path);
     return TREE.open(path);
-  }, port2);
+  };
+  serveTiles({ openSource }, port2);
   return {
     endpoint: port1,
     ended,
@@ -135,8 +136,8 @@ describe('the number of threads', () => {
 
   test.each([
     ['none for a small run', 1e6, 8, 0],
-    ['none on two cores', 1e9, 2, 0],
-    ['one less than there are cores', 1e9, 3, 2],
+    ['none for a single core', 1e9, 1, 0],
+    ['one for each core', 1e9, 3, 3],
     ['four at most', 1e9, 64, 4],
   ])('is %s', (_, bytes, cores, count) => {
     expect(threadsFor(made(bytes), cores)).toBe(count);
