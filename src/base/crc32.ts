@@ -104,14 +104,19 @@ function makeSquares(): Int32Array {
   return squares;
 }
 
+/** The last power that was asked for: pieces in a row are of one length. */
+let lastPower = { bytes: 0, power: 1 << 31 };
+
 /** x^(8 * bytes) modulo the polynomial. */
 function powerOfX(bytes: number): number {
-  let product = 1 << 31;
+  if (lastPower.bytes === bytes) return lastPower.power;
+  let power = 1 << 31;
   // A byte is 2^3 bits, so bit 0 of the byte count stands for x^(2^3).
   for (let rest = bytes, k = 3; rest > 0; rest = Math.floor(rest / 2), k++) {
-    if (rest % 2 === 1) product = multiply(SQUARES[k % 32] as number, product);
+    if (rest % 2 === 1) power = multiply(SQUARES[k % 32] as number, power);
   }
-  return product;
+  lastPower = { bytes, power };
+  return power;
 }
 
 /** Product of two polynomials modulo the polynomial. */

@@ -50,8 +50,9 @@ export class CrcAudit {
     }
   }
 
-  /** Takes note of bytes that were read at `offset` of a source. */
-  add(source: number, offset: number, bytes: Uint8Array): void {
+  /** Takes note of bytes that were read at `offset` of a source. Gives their CRC-32 where one range holds all of them. */
+  add(source: number, offset: number, bytes: Uint8Array): number | undefined {
+    let whole: number | undefined;
     const ranges = this.#bySource.get(source) ?? [];
     for (let i = firstEndingAfter(ranges, offset); i < ranges.length; i++) {
       const range = ranges[i];
@@ -60,7 +61,9 @@ export class CrcAudit {
       const to = Math.min(offset + bytes.length, range.crc.offset + range.crc.length);
       const crc = crc32(bytes.subarray(from - offset, to - offset));
       this.#runs.push({ range: range.index, start: from - range.crc.offset, length: to - from, crc32: crc });
+      if (to - from === bytes.length) whole = crc;
     }
+    return whole;
   }
 
   /** Takes note of what another audit of the same plan has found. */
@@ -70,7 +73,7 @@ export class CrcAudit {
 
   /** What was found since the last call, for `note` of another audit. This one forgets it. */
   takeRuns(): readonly AuditRun[] {
-    const taken = this.#runs;
+    const taken = joinNeighbours(this.#runs);
     this.#runs = [];
     return taken;
   }
@@ -133,6 +136,19 @@ export async function assertUndamaged(
     }
     if (found !== crc.crc32) throw mismatch(crc, found, files);
   }
+}
+
+/** Runs that follow each other as one: what is read in many pieces is sent and kept as few. */
+function joinNeighbours(runs: readonly AuditRun[]): AuditRun[] {
+  const joined: AuditRun[] = [];
+  for (const run of runs.toSorted((a, b) => a.range - b.range || a.start - b.start)) {
+    const last = joined.at(-1);
+    if (last?.range === run.range && last.start + last.length === run.start) {
+      const crc = combineCrc32(last.crc32, run.crc32, run.length);
+      joined[joined.length - 1] = { ...last, length: last.length + run.length, crc32: crc };
+    } else joined.push(run);
+  }
+  return joined;
 }
 
 /** The CRC of a whole range from the CRCs of its runs; undefined where too much of it was not read. */

@@ -22,6 +22,7 @@ import type { PlanSources } from './sources.js';
 import { readStrided } from './strided.js';
 import { plannedTensor } from './tiles.js';
 import { type Comparison, type Computation, type TileJob, type TileWork, workOf } from './work.js';
+import type { WrittenRange } from './written.js';
 
 /** Reads of one tile that are under way at once. */
 const READ_LANES = 4;
@@ -91,8 +92,14 @@ export interface Filled {
   readonly differences: readonly Difference[];
 }
 
+/** What filling a tile showed to who did it. */
+export interface FilledHere extends Filled {
+  /** CRC-32s of bytes of the tile that are as they were read, in no particular order. */
+  readonly copied: readonly WrittenRange[];
+}
+
 /** Fills the output buffer of a tile with the help of the others, and compares what is to be compared. */
-export async function fillTile(context: FillContext, work: TileWork, buffers: TileBuffers): Promise<Filled> {
+export async function fillTile(context: FillContext, work: TileWork, buffers: TileBuffers): Promise<FilledHere> {
   const { plan, sources, audit, signal } = context;
   const { input, output } = buffers;
   const covered = work.tile.parts.reduce((sum, part) => sum + part.length, 0);
@@ -100,15 +107,18 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
   for (const { base64, from, at, length } of work.literals) {
     output.set(fromBase64(base64).subarray(from, from + length), at);
   }
+  const copied: WrittenRange[] = [];
   await mapBounded(work.reads, READ_LANES, async (read) => {
     const bytes = buffers[read.into].subarray(read.at, read.at + read.length);
     await sources.read(read.source, read.offset, bytes, signal);
-    audit?.add(read.source, read.offset, bytes);
+    const crc32 = audit?.add(read.source, read.offset, bytes);
+    if (crc32 === undefined || read.into !== 'output') return;
+    copied.push({ at: work.tile.at + read.at, length: read.length, crc32 });
   });
   const targetOf = ({ into, at, start, end }: StridedRead) => buffers[into].subarray(at, at + end - start);
   await readStrided(work.strided, targetOf, {
     read: (source, offset, bytes) => sources.read(source, offset, bytes, signal),
-    audit: (source, offset, bytes) => audit?.add(source, offset, bytes),
+    audit: (source, offset, bytes) => void audit?.add(source, offset, bytes),
   });
   for (const { from, into, to, length } of work.copies) buffers[into].set(input.subarray(from, from + length), to);
   const stats: TensorStats[] = [];
@@ -120,7 +130,9 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
   for (const computation of work.computations) stats.push(await compute(context, computation, output));
   stats.push(...finishParts(plan, work, output));
   for (const job of work.proofJobs) await convert(context, job, 'inf', buffers[job.input], buffers.rounded);
-  return { stats, differences: work.comparisons.flatMap((comparison) => compare(comparison, buffers)) };
+  const isTurned = work.tile.parts.some(({ part }) => part.kind === 'tensor' && plannedTensor(plan, part.tensor).flip);
+  const differences = work.comparisons.flatMap((comparison) => compare(comparison, buffers));
+  return { stats, differences, copied: isTurned ? [] : copied };
 }
 
 function convert(

@@ -55,10 +55,10 @@ export function localFiller(context: FillContext, { crcs, readBack }: FillerOpti
       const buffers = idle.pop() ?? new LaneBuffers(reserveBytes);
       try {
         const fitted = buffers.fit(work, memory?.subarray(0, tile.length));
-        const filled = await fillTile(context, work, fitted);
-        const written = crcsOf(context, tile, fitted.output, crcs);
+        const { copied, ...filled } = await fillTile(context, work, fitted);
+        const written = crcsOf(context, tile, fitted.output, crcs, copied);
         const path = plan.files[tile.file]?.path ?? '';
-        if (sink) await writeRange(sink, path, tile, fitted.output, readBack ? written : undefined);
+        if (sink) await writeTo(sink, path, tile.at, fitted.output, readBack);
         return { ...filled, written, audited: [] };
       } finally {
         if (isClosed) buffers.release();
@@ -79,26 +79,31 @@ export interface LocalFiller extends Filler {
 }
 
 /**
- * Writes bytes to their place in a file. Those of which CRC-32s are given are read back where that can be done before the
- * file is closed.
+ * Writes bytes to their place in a file. With `readBack` they are read back where that can be done before the file is closed.
  *
  * @throws UnshardError of kind `sink`, `read-back-differs` among them.
  */
-export async function writeRange(
+export async function writeTo(
   sink: SharedSink,
   path: string,
-  range: { readonly at: number; readonly length: number },
+  at: number,
   bytes: Uint8Array,
-  written: readonly WrittenRange[] | undefined,
+  readBack: boolean,
 ): Promise<void> {
-  await sink.write(range.at, bytes);
+  await sink.write(at, bytes);
   const read = sink.read?.bind(sink);
-  if (written && read) await readBackOpen(path, read, range, written);
+  if (readBack && read) await readBackOpen(path, read, at, bytes);
 }
 
-function crcsOf({ plan }: FillContext, tile: Tile, bytes: Uint8Array, crcs: CrcsWanted): WrittenRange[] {
+function crcsOf(
+  { plan }: FillContext,
+  tile: Tile,
+  bytes: Uint8Array,
+  crcs: CrcsWanted,
+  copied: readonly WrittenRange[],
+): WrittenRange[] {
   const zip = plan.files[tile.file]?.zip;
   if (crcs === 'none' || (crcs === 'zip' && !zip)) return [];
-  const parts = writtenRanges(tile, bytes, zip !== undefined);
+  const parts = writtenRanges(tile, bytes, zip !== undefined, copied);
   return zip ? [...parts, ...placeDescriptors(zip.records, tile, bytes, parts)] : parts;
 }

@@ -12,7 +12,7 @@ import type { CheckReport } from '../checkpoints/inventory.js';
 import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
-import { writeRange } from './filler.js';
+import { writeTo } from './filler.js';
 import { readBack } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
 import type { Tile } from './tiles.js';
@@ -165,9 +165,8 @@ export class RunOutput {
       const there = new Set(file.written.map(({ at }) => at));
       for (const { at, bytes } of emitZipTail(withCrcs(file.plan.zip.records, file.written))) {
         if (there.has(at)) continue;
-        const range = { at, length: bytes.length, crc32: crc32(bytes) };
-        file.written.push(range);
-        await writeRange(file.sink, file.plan.path, range, bytes, this.#verify ? [range] : undefined);
+        file.written.push({ at, length: bytes.length, crc32: crc32(bytes) });
+        await writeTo(file.sink, file.plan.path, at, bytes, this.#verify);
         this.#tell(file.plan, bytes.length, 'write');
       }
     }

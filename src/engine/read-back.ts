@@ -6,10 +6,11 @@
  */
 
 import { crc32 } from '../base/crc32.js';
+import { firstDifference } from '../base/difference.js';
 import { isUnshardError, UnshardError } from '../base/errors.js';
 import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
 import { readWeightFile, type StoredTensor } from '../checkpoints/weights.js';
-import type { ByteSink, ByteSource, OutputTree } from '../io/types.js';
+import type { ByteSource, OutputTree, SharedSink } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
 import { startDigest } from './digest.js';
 import type { WrittenRange } from './written.js';
@@ -19,8 +20,8 @@ const PIECE_BYTES = 2 ** 22;
 /** … and how many such reads are under way: a browser takes a while for each. */
 const PIECES_AHEAD = 2;
 
-/** Bytes of an open file that are read back at once (1 MiB): little beside a tile, and it stays in the cache of the processor. */
-const OPEN_BYTES = 2 ** 20;
+/** Bytes of an open file that are read back at once (256 KiB): they stay in the cache of the processor. */
+const OPEN_BYTES = 2 ** 18;
 
 /** What it takes to read files of a run back. */
 export interface ReadBack {
@@ -48,7 +49,7 @@ export async function readBack(context: ReadBack, file: OutputFile, wanted: Want
   const source = await context.output.open(file.path);
   try {
     if (source.size !== file.byteLength) throw differs(file.path, 'its size', file.byteLength, source.size);
-    const comparison = wanted.written && new Comparison(file.path, 0, wanted.written);
+    const comparison = wanted.written && new Comparison(file.path, wanted.written);
     const digest = wanted.sha256 ? await startDigest() : undefined;
     if (comparison || digest) {
       for await (const piece of piecesOf(source, context.signal)) {
@@ -64,42 +65,42 @@ export async function readBack(context: ReadBack, file: OutputFile, wanted: Want
 }
 
 /**
- * Reads bytes `[at, at + length)` of a file back that is not closed yet, a buffer at a time, and compares them with the
- * ranges that were written there; between them are zeros.
+ * Reads a part of a file back that is not closed yet, a buffer at a time, and compares it with the bytes that were written
+ * at `at`.
  *
  * @throws UnshardError `read-back-differs`.
  */
 export async function readBackOpen(
   path: string,
-  read: NonNullable<ByteSink['read']>,
-  { at, length }: { readonly at: number; readonly length: number },
-  written: readonly WrittenRange[],
+  read: NonNullable<SharedSink['read']>,
+  at: number,
+  written: Uint8Array,
 ): Promise<void> {
-  const buffer = reserveBytes(Math.min(OPEN_BYTES, length));
-  const comparison = new Comparison(path, at, written);
+  const buffer = reserveBytes(Math.min(OPEN_BYTES, written.length));
   try {
-    for (let done = 0; done < length; done += buffer.length) {
-      const piece = buffer.subarray(0, Math.min(buffer.length, length - done));
-      await read(at + done, piece);
-      comparison.add(piece);
+    for (let done = 0; done < written.length; done += buffer.length) {
+      const expected = written.subarray(done, done + buffer.length);
+      const found = buffer.subarray(0, expected.length);
+      await read(at + done, found);
+      const odd = firstDifference(expected, found);
+      if (odd < expected.length) throw differs(path, `byte ${at + done + odd}`, expected[odd] ?? 0, found[odd] ?? 0);
     }
   } finally {
     releaseBytes(buffer);
   }
 }
 
-/** Compares a file, piece by piece from byte `at` on, with the ranges that were written to it. */
+/** Compares a file, piece by piece, with the ranges that were written to it. */
 class Comparison {
   readonly #path: string;
   readonly #ranges: readonly WrittenRange[];
-  #at: number;
+  #at = 0;
   #next = 0;
   /** CRC-32 of what was seen of the next range. */
   #crc = 0;
 
-  constructor(path: string, at: number, written: readonly WrittenRange[]) {
+  constructor(path: string, written: readonly WrittenRange[]) {
     this.#path = path;
-    this.#at = at;
     this.#ranges = written.filter(({ length }) => length > 0).toSorted((a, b) => a.at - b.at);
   }
 

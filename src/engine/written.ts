@@ -16,20 +16,42 @@ export interface WrittenRange {
 
 /**
  * The bytes of a tile that its parts cover: with `eachPart` a range for each of them, else one for neighbours together.
- * What no part covers is left to the end of a zip file, which may put descriptors there.
+ * What no part covers is left to the end of a zip file, which may put descriptors there. Of bytes whose CRC-32 is `known`
+ * it is not taken again.
  */
-export function writtenRanges(tile: Tile, bytes: Uint8Array, eachPart: boolean): WrittenRange[] {
+export function writtenRanges(
+  tile: Tile,
+  bytes: Uint8Array,
+  eachPart: boolean,
+  known: readonly WrittenRange[] = [],
+): WrittenRange[] {
   const runs: { at: number; length: number }[] = [];
   for (const { at, length } of tile.parts) {
     const last = runs.at(-1);
     if (!eachPart && last && last.at + last.length === at) last.length += length;
     else runs.push({ at, length });
   }
-  return runs.map(({ at, length }) => ({
-    at: tile.at + at,
-    length,
-    crc32: crc32(bytes.subarray(at, at + length)),
-  }));
+  const sorted = known.toSorted((a, b) => a.at - b.at);
+  let next = 0;
+  return runs.map(({ at: start, length }) => {
+    const [at, end] = [tile.at + start, tile.at + start + length];
+    let [crc, done] = [0, at];
+    const takeTo = (to: number): void => {
+      if (to > done) crc = crc32(bytes.subarray(done - tile.at, to - tile.at), crc);
+      done = Math.max(done, to);
+    };
+    for (; next < sorted.length; next++) {
+      const range = sorted[next];
+      if (!range || range.at >= end) break;
+      // What reaches beyond, or over what was there before, is of no use.
+      if (range.at < done || range.at + range.length > end) continue;
+      takeTo(range.at);
+      crc = combineCrc32(crc, range.crc32, range.length);
+      done += range.length;
+    }
+    takeTo(end);
+    return { at, length, crc32: crc };
+  });
 }
 
 /** Zeros between the ranges of a file are taken in steps of this (64 KiB). */

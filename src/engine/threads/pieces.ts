@@ -41,7 +41,7 @@ export function joinFilled(pieces: readonly FilledPiece[]): FilledTile {
     stats: joinStats(filled.flatMap(({ stats }) => stats)),
     differences: joinDifferences(filled.flatMap(({ differences }) => differences)),
     written: joinWritten(pieces),
-    audited: filled.flatMap(({ audited }) => audited),
+    audited: [],
   };
 }
 

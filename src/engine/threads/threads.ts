@@ -9,7 +9,7 @@ import { type Endpoint, type Remote, releaseProxy, transfer, wrap } from 'comlin
 import { assert } from '../../base/errors.js';
 import type { ByteSink } from '../../io/types.js';
 import type { Plan } from '../../plan/plan.js';
-import { type FilledTile, type Filler, type FillerOptions, writeRange } from '../filler.js';
+import { type FilledTile, type Filler, type FillerOptions, writeTo } from '../filler.js';
 import type { PlanSources } from '../sources.js';
 import { outputFile, type TileRange } from '../tiles.js';
 import { registerErrorHandler } from './errors.js';
@@ -130,7 +130,7 @@ async function openFiller(
     const { memory: back, ...filled } = await worker.call((api) => api.fill(tile, transfer(memory, [memory])));
     const bytes = new Uint8Array(back, 0, tile.length);
     const { path } = outputFile(plan, tile.file);
-    if (sink) await writeRange(sink, path, tile, bytes, readBack ? filled.written : undefined);
+    if (sink) await writeTo(sink, path, tile.at, bytes, readBack);
     idle.push(back);
     return filled;
   }
