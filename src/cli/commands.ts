@@ -111,6 +111,7 @@ async function verifyWeights(command: Extract<Command, { kind: 'verify' }>, sign
       ...command.reading,
       partial: command.partial,
       ...(file === undefined ? {} : { file }),
+      openThreads,
       signal,
       onProgress,
     });

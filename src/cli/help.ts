@@ -40,7 +40,7 @@ OUT is a folder; it is made when it is missing. WEIGHTS is a .safetensors or .bi
   --overwrite                     replace files that are there already
   --no-verify                     do not compare recorded CRC-32s, nor masters with their copies; do not read back
   --sha256                        take the SHA-256 of every file that is written, for the report
-  --threads N                     threads that read and convert; 0 for none (default: one less than there are cores, at most 4)
+  --threads N                     threads that read, convert and write; 0 for none (default: one for each core, at most 4)
   --dry-run                       show what would be written, and stop
   -o PLAN                         of plan: the file to write
   --part I/N                      of run: part I of N; without it everything is written by this run

@@ -22,9 +22,10 @@ import { CrcAudit } from './audit.js';
 import type { Backend } from './backend.js';
 import { cpuBackend } from './cpu.js';
 import { ConverterSwitch, type Difference, type FillContext } from './fill.js';
-import { localFiller } from './filler.js';
+import { type Filler, localFiller } from './filler.js';
 import { eachTile, lanesOf } from './lanes.js';
 import { PlanSources } from './sources.js';
+import type { Threads } from './threads/threads.js';
 import { tilesOf } from './tiles.js';
 
 /** Options of a conversion that say which tensors it writes, and under which names. */
@@ -51,6 +52,8 @@ export interface VerifyOptions
   readonly file?: string;
   /** What rounds. Default: the CPU. It stays open: the caller closes it. */
   readonly backend?: Backend;
+  /** Starts threads to compare on, unless the backend is a GPU. They are closed at the end. Default: this thread compares. */
+  readonly openThreads?: (plan: Plan) => Threads | undefined;
   /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. */
   readonly memory?: number;
   readonly signal?: AbortSignal;
@@ -142,13 +145,19 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
     backend: new ConverterSwitch(options.backend ?? cpuBackend()),
     signal,
   };
-  const filler = localFiller(context, { crcs: 'none', readBack: false });
+  const wanted = { crcs: 'none', readBack: false } as const;
+  const threads = options.backend?.name === 'gpu' ? undefined : options.openThreads?.(plan);
+  let filler: Filler | undefined;
   const differences = new Map<number, Difference>();
   const total = plan.totals.outputBytes;
   let compared = 0;
   try {
-    await eachTile(tilesOf(plan, 0), { lanes: lanesOf(filler, options.memory), signal }, async (tile) => {
-      const filled = await filler.fill(tile);
+    const others = await threads?.filler({ plan, sources: context.sources, ...wanted, audit: true, signal });
+    const using = others ?? localFiller(context, wanted);
+    filler = using;
+    await eachTile(tilesOf(plan, 0), { lanes: lanesOf(using, options.memory), signal }, async (tile) => {
+      const filled = await using.fill(tile);
+      context.audit?.note(filled.audited);
       for (const difference of filled.differences) addDifference(differences, difference);
       compared += tile.length;
       options.onProgress?.({ compared, total });
@@ -166,7 +175,8 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
       seconds: (performance.now() - started) / 1000,
     };
   } finally {
-    await filler.close();
+    await filler?.close().catch(() => {});
+    threads?.close();
     await context.sources.close();
   }
 }

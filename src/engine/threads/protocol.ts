@@ -27,10 +27,10 @@ export interface MovedTile extends FilledTile {
 export interface ThreadApi {
   /** Ends the run before, and takes up another one. */
   open(job: ThreadJob): Promise<void>;
+  /** Fills a tile, and writes it to its file where the `place` of its sink is given. */
+  fill(tile: TileRange, place?: unknown): Promise<FilledTile>;
   /** Fills a tile in `memory`, which is at least as long. It moves to the thread, and back with the result. */
-  fill(tile: TileRange, memory: ArrayBuffer): Promise<MovedTile>;
-  /** Fills a tile and writes it to its file, whose sink has this `place`. */
-  write(tile: TileRange, place: unknown): Promise<FilledTile>;
+  fillMemory(tile: TileRange, memory: ArrayBuffer): Promise<MovedTile>;
   /** Stops what is under way and closes the sources. */
   close(): Promise<void>;
 }

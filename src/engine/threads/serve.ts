@@ -13,7 +13,7 @@ import { cpuBackend } from '../cpu.js';
 import { ConverterSwitch } from '../fill.js';
 import { type FilledTile, type LocalFiller, localFiller } from '../filler.js';
 import { PlanSources } from '../sources.js';
-import { outputFile, tileAt } from '../tiles.js';
+import { outputFile, type TileRange, tileAt } from '../tiles.js';
 import { registerErrorHandler } from './errors.js';
 import { type FilledPiece, joinFilled, piecesOf } from './pieces.js';
 import type { ThreadApi } from './protocol.js';
@@ -62,16 +62,9 @@ export function serveTiles(files: ThreadFiles, endpoint?: Endpoint): void {
       const filler = localFiller({ plan, sources, audit, backend, signal: stop.signal }, options);
       open = { plan, filler, sources, audit, stop };
     },
-    async fill(tile, memory) {
+    async fill(range, place) {
       const run = current();
-      const filled = await run.filler.fill(tile, undefined, new Uint8Array(memory));
-      return transfer({ ...audited(filled, run), memory }, [memory]);
-    },
-    async write(range, place) {
-      const run = current();
-      const { path, byteLength } = outputFile(run.plan, range.file);
-      assert(files.openSink, `${path} cannot be written by a thread`);
-      const sink = await files.openSink(path, place, byteLength);
+      const sink = place === undefined ? undefined : await openSink(files, run.plan, range, place);
       try {
         const pieces: FilledPiece[] = [];
         for (const piece of piecesOf(run.plan, tileAt(run.plan, range))) {
@@ -79,8 +72,13 @@ export function serveTiles(files: ThreadFiles, endpoint?: Endpoint): void {
         }
         return audited(joinFilled(pieces), run);
       } finally {
-        await sink.release();
+        await sink?.release();
       }
+    },
+    async fillMemory(tile, memory) {
+      const run = current();
+      const filled = await run.filler.fill(tile, undefined, new Uint8Array(memory));
+      return transfer({ ...audited(filled, run), memory }, [memory]);
     },
     async close() {
       const run = open;
@@ -92,4 +90,10 @@ export function serveTiles(files: ThreadFiles, endpoint?: Endpoint): void {
   };
   registerErrorHandler();
   expose(api, endpoint);
+}
+
+function openSink(files: ThreadFiles, plan: Plan, { file }: TileRange, place: unknown): Promise<OpenSink> {
+  const { path, byteLength } = outputFile(plan, file);
+  assert(files.openSink, `${path} cannot be written by a thread`);
+  return files.openSink(path, place, byteLength);
 }

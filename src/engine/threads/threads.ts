@@ -124,13 +124,13 @@ async function openFiller(
   signal?.addEventListener('abort', stop, { once: true });
   const idle: ArrayBuffer[] = [];
 
-  async function fillHere(worker: Worker, tile: TileRange, sink: ByteSink | undefined): Promise<FilledTile> {
+  async function fillHere(worker: Worker, tile: TileRange, sink: ByteSink): Promise<FilledTile> {
     const free = idle.pop();
     const memory = free && free.byteLength >= tile.length ? free : new ArrayBuffer(roundUp(tile.length));
-    const { memory: back, ...filled } = await worker.call((api) => api.fill(tile, transfer(memory, [memory])));
+    const { memory: back, ...filled } = await worker.call((api) => api.fillMemory(tile, transfer(memory, [memory])));
     const bytes = new Uint8Array(back, 0, tile.length);
     const { path } = outputFile(plan, tile.file);
-    if (sink) await writeTo(sink, path, tile.at, bytes, readBack);
+    await writeTo(sink, path, tile.at, bytes, readBack);
     idle.push(back);
     return filled;
   }
@@ -140,8 +140,8 @@ async function openFiller(
       const worker = workers.toSorted((a, b) => a.busy - b.busy)[0];
       assert(worker, 'there are no threads');
       try {
-        if (sink?.place === undefined) return await fillHere(worker, tile, sink);
-        return await worker.call((api) => api.write(tile, sink.place));
+        if (sink && sink.place === undefined) return await fillHere(worker, tile, sink);
+        return await worker.call((api) => api.fill(tile, sink?.place));
       } catch (error) {
         signal?.throwIfAborted();
         throw error;

@@ -35,3 +35,19 @@ describe.each([
     }
   });
 });
+
+test.each([
+  ['in the memory of the kernels', reserveBytes(200_001), reserveBytes(200_001)],
+  ['elsewhere', new Uint8Array(200_001), new Uint8Array(200_001)],
+])('long runs of bytes that lie %s are compared to the end', (_, a, b) => {
+  const bytes = a.map((_, i) => i * 11);
+  a.set(bytes);
+  b.set(bytes);
+  expect(firstDifference(a, b)).toBe(a.length);
+  // Around the ends of blocks that are copied, and the very last byte.
+  for (const at of [0, 65_535, 65_536, 131_071, 131_073, 199_999, 200_000]) {
+    b[at] = (b[at] ?? 0) ^ 2;
+    expect(firstDifference(a, b)).toBe(at);
+    b[at] = (b[at] ?? 0) ^ 2;
+  }
+});
