@@ -121,13 +121,20 @@ function withoutFiles(tree: FileTree, isLeftOut: (path: string) => boolean): Fil
 
 function withReasons(inventory: DeepspeedInventory, reasons: string): DeepspeedInventory {
   const masters = inventory.tensors.filter(({ origin }) => origin === 'master').length;
-  const copies = inventory.tensors.filter(({ origin }) => origin === 'copy' || origin === 'module').length;
-  const message = `This is a partial recovery: ${masters} parameters have their masters, ${copies} are the copies in the model file, at the precision of the training, and ${inventory.skipped.length} tensors are not written. The reason: ${reasons}`;
+  const copies = inventory.tensors.flatMap(({ name, origin }) =>
+    origin === 'copy' || origin === 'module' ? [name] : [],
+  );
+  const message = `This is a partial recovery: ${masters} parameters have their masters, ${copies.length} are the copies in the model file, at the precision of the training, and ${inventory.skipped.length} tensors are not written. The reason: ${reasons}`;
   const { checks, warnings } = inventory;
+  const listed = new Set(warnings.flatMap(({ tensors = [] }) => tensors));
+  const tensors = copies.filter((name) => !listed.has(name));
   return {
     ...inventory,
     // That there are no optimizer files is no news; there may be some.
-    warnings: [{ code: 'partial', message }, ...warnings.filter(({ code }) => code !== 'no-masters')],
+    warnings: [
+      { code: 'partial', message, ...(tensors.length > 0 ? { tensors } : {}) },
+      ...warnings.filter(({ code }) => code !== 'no-masters'),
+    ],
     checks: [...checks, { id: 'partial', status: 'failed', detail: reasons }],
   };
 }

@@ -317,6 +317,21 @@ describe('what is left must agree', () => {
     expect(message.includes('proves how large the slices of the lost ranks (0) were')).toBe(!counts);
   });
 
+  test('each copy is listed by name once, whether some are taken or all', async () => {
+    const other = bytesOf({ ...writeCheckpoint(spread(2, { version: '0.16.9' })).files }, optimPath(spec, 2));
+    const some = without(written.files, path);
+    const counts = [];
+    for (const files of [some, { ...some, [optimPath(spec, 2)]: other }]) {
+      const { warnings, tensors } = await read(files);
+      const copies = tensors.flatMap(({ name, origin }) => (origin === 'copy' ? [name] : []));
+      expect(warnings.flatMap(({ tensors: names = [] }) => names).toSorted()).toEqual(copies.toSorted());
+      counts.push(copies.length);
+    }
+    expect(counts[0]).toBeGreaterThan(1);
+    expect(counts[0]).toBeLessThan(all.size);
+    expect(counts[1]).toBe(all.size);
+  });
+
   test('of pieces that were dealt to the ranks none is taken', async () => {
     const dealt = spread(1, { version: '0.3.16', commElements: 12 });
     const old = writeCheckpoint(dealt);
