@@ -79,11 +79,6 @@ export function dtypeOfTorch(attribute: string): DType | undefined {
   return BY_TORCH.get(attribute);
 }
 
-/** The dtype of a torch storage class such as `BFloat16Storage`, or undefined. */
-export function dtypeOfStorage(storageClass: string): DType | undefined {
-  return BY_STORAGE.get(storageClass);
-}
-
 /** True where the name is a dtype of safetensors that this program knows. */
 export function isDType(name: string): name is DType {
   return Object.hasOwn(DTYPES, name);
@@ -111,4 +106,3 @@ export function bytesOf(dtype: DType): number {
 
 const ENTRIES = Object.entries(DTYPES) as [DType, DTypeInfo][];
 const BY_TORCH = new Map(ENTRIES.map(([dtype, info]) => [info.torch, dtype]));
-const BY_STORAGE = new Map(ENTRIES.flatMap(([dtype, info]) => (info.storage ? [[info.storage, dtype] as const] : [])));

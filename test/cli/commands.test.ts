@@ -1,20 +1,13 @@
 import { cp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CLI, heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
+import { CLI, checkpointCopy, heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 
 const ZERO3 = 'llama-tied-zero3-bf16-w3';
 const TRAINER = 'hf-trainer-t5-zero3-bf16-w2';
 const BUFFERS = 'conv-buffers-zero2-fp16-w2';
-
-/** A copy of a checkpoint that a test may damage. */
-async function copyOf(name: string): Promise<string> {
-  const folder = join(await temporaryFolder(), 'checkpoint');
-  await cp(checkpointPath(name), folder, { recursive: true });
-  return folder;
-}
 
 async function expectNothing(out: string): Promise<void> {
   expect(await readdir(out).catch(() => [])).toEqual([]);
@@ -156,7 +149,7 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('a missing rank', async () => {
-    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const [folder, out] = [await checkpointCopy(ZERO3), await temporaryFolder()];
     await rm(join(folder, 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt'));
     const { code, stderr } = await unshard(folder, out);
     expect(code).toBe(4);
@@ -169,7 +162,7 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('a truncated shard', async () => {
-    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const [folder, out] = [await checkpointCopy(ZERO3), await temporaryFolder()];
     const file = 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt';
     await truncate(join(folder, file), 50_000);
     const { code, stderr } = await unshard(folder, out);
@@ -180,7 +173,7 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('a flipped bit in the weights, which torch.load does not see', async () => {
-    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const [folder, out] = [await checkpointCopy(ZERO3), await temporaryFolder()];
     const file = join(folder, 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt');
     const bytes = await readFile(file);
     const inventory = JSON.parse((await unshard(folder, '--json')).stdout) as { partitions: { offset: number }[][] };
@@ -194,7 +187,7 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('counts that disagree', async () => {
-    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const [folder, out] = [await checkpointCopy(ZERO3), await temporaryFolder()];
     const other = checkpointPath('llama-zero3-bf16-w4');
     const file = 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt';
     await cp(join(other, file), join(folder, file));
@@ -205,7 +198,7 @@ describe('errors end with the exit code of their kind, name file and numbers, an
   });
 
   test('a layout that is not read', async () => {
-    const [folder, out] = [await copyOf(ZERO3), await temporaryFolder()];
+    const [folder, out] = [await checkpointCopy(ZERO3), await temporaryFolder()];
     const file = (name: string) => join(folder, 'global_step3', `${name}_mp_rank_00_model_states.pt`);
     await cp(file('zero_pp_rank_0'), file('layer_0_expert_0'));
     const { code, stderr } = await unshard(folder, out);

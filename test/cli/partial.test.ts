@@ -1,19 +1,13 @@
-import { cp, readdir, readFile, rm, truncate } from 'node:fs/promises';
+import { readdir, readFile, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { temporaryFolder, unshard } from '../helpers/cli.js';
+import { checkpointCopy, temporaryFolder, unshard } from '../helpers/cli.js';
 import { damageMasters } from '../helpers/damage.js';
-import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
+import { expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 
 const NAME = 'llama-tied-zero2-bf16-w3';
 const RANK_1 = 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt';
-
-async function copyOf(name: string): Promise<string> {
-  const folder = join(await temporaryFolder(), 'checkpoint');
-  await cp(checkpointPath(name), folder, { recursive: true });
-  return folder;
-}
 
 /** Tensors of an output by name, as SHA-256. */
 async function hashesIn(out: string): Promise<Map<string, string>> {
@@ -25,7 +19,7 @@ test.each([
   ['missing', (file: string) => rm(file), 4],
   ['truncated', (file: string) => truncate(file, 40_000), 5],
 ])('--partial writes copies of the model file in bf16 where an optimizer file is %s', async (_, damage, refused) => {
-  const [folder, out] = [await copyOf(NAME), await temporaryFolder()];
+  const [folder, out] = [await checkpointCopy(NAME), await temporaryFolder()];
   await damage(join(folder, RANK_1));
   expect((await unshard(folder, out)).code).toBe(refused);
   expect(await readdir(out)).toEqual([]);
@@ -38,7 +32,7 @@ test.each([
 });
 
 test('--partial says what is missing where nothing can be recovered', async () => {
-  const folder = await copyOf('llama-tied-zero3-bf16-w3');
+  const folder = await checkpointCopy('llama-tied-zero3-bf16-w3');
   await rm(join(folder, RANK_1));
   const { code, stderr } = await unshard(folder, await temporaryFolder(), '--partial');
   expect(code).toBe(4);
@@ -46,7 +40,7 @@ test('--partial says what is missing where nothing can be recovered', async () =
 });
 
 test('a file that is damaged inside its tensors is done without when it is named', async () => {
-  const [folder, out] = [await copyOf(NAME), await temporaryFolder()];
+  const [folder, out] = [await checkpointCopy(NAME), await temporaryFolder()];
   await damageMasters(folder, RANK_1);
   const failed = await unshard(folder, out, '--partial');
   expect(failed.code).toBe(5);

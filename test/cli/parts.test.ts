@@ -1,7 +1,7 @@
-import { cp, mkdir, readdir, readFile, rename, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
+import { checkpointCopy, heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
 import { checkpointPath } from '../helpers/fixtures.js';
 
 const NAME = 'llama-zero3-bf16-w4';
@@ -16,13 +16,6 @@ async function planned(checkpoint = checkpointPath(NAME)) {
   expect(await unshard('plan', checkpoint, ...OPTIONS, '-o', file)).toMatchObject({ code: 0, stderr: '' });
   const part = (number: number, ...more: string[]) => ['run', file, out, '--part', `${number}/${PARTS}`, ...more];
   return { folder, file, out, part };
-}
-
-/** A checkpoint that a test may damage or move, with the times of the first. */
-async function copyOf(name: string): Promise<string> {
-  const folder = join(await temporaryFolder(), 'checkpoint');
-  await cp(checkpointPath(name), folder, { recursive: true, preserveTimestamps: true });
-  return folder;
 }
 
 async function contents(folder: string): Promise<Map<string, string>> {
@@ -147,7 +140,7 @@ test('finish finds a damaged file, and its part writes it again', async () => {
 });
 
 test('a checkpoint that has moved is named anew, whole or by its tag folder', async () => {
-  const first = await copyOf(NAME);
+  const first = await checkpointCopy(NAME);
   const { file, out, part } = await planned(first);
   const moved = join(await temporaryFolder(), 'elsewhere');
   await rename(first, moved);
@@ -162,7 +155,7 @@ test.each<[string, (path: string) => Promise<void>]>([
   ['grew', (path) => writeFile(path, 'x', { flag: 'a' })],
   ['was written again at another time', (path) => utimes(path, 1_000_000_000, 1_000_000_000)],
 ])('a source that %s since the plan was made is refused with both numbers', async (_, change) => {
-  const checkpoint = await copyOf(NAME);
+  const checkpoint = await checkpointCopy(NAME);
   const { part } = await planned(checkpoint);
   const source = 'global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt';
   const before = await stat(join(checkpoint, source));
@@ -215,7 +208,7 @@ test.each<[string, string, (text: string) => string]>([
 });
 
 test('a plan that is not there, and an output that is the checkpoint, are refused', async () => {
-  const checkpoint = await copyOf(NAME);
+  const checkpoint = await checkpointCopy(NAME);
   const { folder, file, out } = await planned(checkpoint);
   const missing = await unshard('run', join(folder, 'none.json'), out, '--json');
   expect(JSON.parse(missing.stderr)).toMatchObject({ error: { kind: 'usage', code: 'plan-file-bad' } });

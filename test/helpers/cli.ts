@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
+import { checkpointPath } from './fixtures.js';
 
 /** The built command line. */
 export const CLI = fileURLToPath(new URL('../../dist/node/cli.js', import.meta.url));
@@ -76,4 +77,11 @@ export async function temporaryFolder(): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'unshard-'));
   onTestFinished(() => rm(path, { recursive: true, force: true }));
   return path;
+}
+
+/** The folder of a copy of a checkpoint, with its times, that a test may damage. */
+export async function checkpointCopy(name: string): Promise<string> {
+  const folder = join(await temporaryFolder(), 'checkpoint');
+  await cp(checkpointPath(name), folder, { recursive: true, preserveTimestamps: true });
+  return folder;
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { inspect } from '../../../../src/checkpoints/inspect.js';
 import { memoryTree } from '../../../../src/io/memory.js';
-import { without } from '../../../helpers/deepspeed/check.js';
+import { problemsOf, without } from '../../../helpers/deepspeed/check.js';
 import { expectedOf, toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import type { Cut } from '../../../helpers/deepspeed/cuts.js';
 import { GRID_FOLDER, type GridParam, type GridSpec, gridModel, writeGrid } from '../../../helpers/deepspeed/grid.js';
@@ -42,11 +42,6 @@ function layerFile(layer: number, tp?: number): string {
 async function expectWhole(spec: GridSpec): Promise<void> {
   const written = writeGrid(spec);
   expect(await toSafetensors(written.files)).toEqual(expectedOf(written, 'F32'));
-}
-
-async function codesOf(files: Readonly<Record<string, Uint8Array>>) {
-  const { problems } = await inspect(memoryTree(files));
-  return problems.map(({ code, facts }) => ({ code, facts }));
 }
 
 describe('the stages of a pipeline', () => {
@@ -137,7 +132,7 @@ describe('what is missing or wrong in a pipeline', () => {
   const { files } = writeGrid(small());
 
   test('a layer that has parameters or buffers', async () => {
-    expect(await codesOf(without(files, layerFile(1), layerFile(3)))).toMatchObject([
+    expect(await problemsOf(without(files, layerFile(1), layerFile(3)))).toMatchObject([
       { code: 'missing-layer', facts: { file: GRID_FOLDER, expected: 2, found: 0, missing: '1, 3' } },
       { code: 'buffer-absent' },
       { code: 'buffer-absent' },
@@ -145,13 +140,13 @@ describe('what is missing or wrong in a pipeline', () => {
   });
 
   test('no layer that has none, nor the copy of a tied module', async () => {
-    expect(await codesOf(without(files, layerFile(0), layerFile(2)))).toEqual([]);
+    expect(await problemsOf(without(files, layerFile(0), layerFile(2)))).toEqual([]);
   });
 
   test('a layer of one tensor-parallel rank', async () => {
     const params = PARAMS.slice(1);
     const spec = small({ tp: 2, params, info: mergeInfoOf(params) });
-    expect(await codesOf(without(writeGrid(spec).files, layerFile(3, 1)))).toMatchObject([
+    expect(await problemsOf(without(writeGrid(spec).files, layerFile(3, 1)))).toMatchObject([
       { code: 'missing-layer', facts: { missing: '3' } },
       { code: 'buffer-absent' },
     ]);
@@ -159,14 +154,14 @@ describe('what is missing or wrong in a pipeline', () => {
 
   test('a stage', async () => {
     const last = Object.keys(files).filter((path) => path.includes('mp_rank_01'));
-    expect(await codesOf(without(files, ...last))).toEqual([
+    expect(await problemsOf(without(files, ...last))).toEqual([
       { code: 'missing-mp-rank', facts: { file: GRID_FOLDER, expected: 2, found: 1, missing: '1' } },
     ]);
   });
 
   test('a rank of a stage', async () => {
     const optim = `${GRID_FOLDER}/bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt`;
-    expect(await codesOf(without(files, optim))).toMatchObject([
+    expect(await problemsOf(without(files, optim))).toMatchObject([
       { code: 'missing-optim-rank', facts: { expected: 2, found: 1, missing: '1' } },
       { code: 'the-number-of-ranks-differs' },
     ]);
@@ -189,7 +184,7 @@ describe('what is missing or wrong in a pipeline', () => {
       ...held,
       name: held.name.replace('tied_modules.embed', '1.embed'),
     });
-    expect((await codesOf(writeGrid(small({ alter })).files))[0]).toMatchObject({
+    expect((await problemsOf(writeGrid(small({ alter })).files))[0]).toMatchObject({
       code: 'name-twice',
       facts: { tensor: '1.embed.weight', file: gridModel(1) },
     });
@@ -210,7 +205,7 @@ describe('what is missing or wrong in a pipeline', () => {
       if (name.includes('mp_rank')) root.set('mp_world_size', 3);
     };
     const spec = small({ version: '0.16.3', tp: 2, params: PARAMS.slice(1), edit });
-    expect((await codesOf(writeGrid(spec).files))[0]).toEqual({
+    expect((await problemsOf(writeGrid(spec).files))[0]).toEqual({
       code: 'parallel-grid',
       facts: { file: GRID_FOLDER, expected: 2, found: 3 },
     });

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { inspect } from '../../../../src/checkpoints/inspect.js';
 import { memoryTree } from '../../../../src/io/memory.js';
-import { without } from '../../../helpers/deepspeed/check.js';
+import { problemsOf, without } from '../../../helpers/deepspeed/check.js';
 import { expectedOf, toSafetensors } from '../../../helpers/deepspeed/convert.js';
 import type { Cut } from '../../../helpers/deepspeed/cuts.js';
 import { GRID_FOLDER, type GridParam, type GridSpec, writeGrid } from '../../../helpers/deepspeed/grid.js';
@@ -38,11 +38,6 @@ function small(more: Partial<GridSpec> = {}): GridSpec {
 async function expectWhole(spec: GridSpec): Promise<void> {
   const written = writeUniversal(spec);
   expect(await toSafetensors(written.files)).toEqual(expectedOf(written, 'F32'));
-}
-
-async function codesOf(files: Readonly<Record<string, Uint8Array>>) {
-  const { problems } = await inspect(memoryTree(files));
-  return problems.map(({ code, facts }) => ({ code, facts }));
 }
 
 describe('a universal checkpoint', () => {
@@ -132,9 +127,9 @@ describe('a universal checkpoint', () => {
     const trained: GridParam = { name: 'down.weight', shape: [4, 5], cut };
     await expectWhole(small({ tp: 2, params: [trained], tied: [] }));
     const frozen: GridParam = { name: 'base.weight', shape: [2, 5], cut, isFrozen: true };
-    expect(await codesOf(writeUniversal(small({ tp: 2, params: [trained, frozen], tied: [] })).files)).toMatchObject([
-      { code: 'tp-rules-missing', facts: { found: 1, tensors: expect.stringMatching(/^base\.weight/) } },
-    ]);
+    expect(await problemsOf(writeUniversal(small({ tp: 2, params: [trained, frozen], tied: [] })).files)).toMatchObject(
+      [{ code: 'tp-rules-missing', facts: { found: 1, tensors: expect.stringMatching(/^base\.weight/) } }],
+    );
   });
 
   test('has less rows than the model where its vocabulary was padded', async () => {
@@ -178,13 +173,13 @@ describe('a universal checkpoint that is not whole', () => {
     ['the file of a parameter', [masterFile('head.bias')]],
     ['its folder', Object.keys(files).filter((path) => path.includes('/head.bias/'))],
   ])('%s is missing', async (_, paths) => {
-    expect(await codesOf(without(files, ...paths))).toMatchObject([
+    expect(await problemsOf(without(files, ...paths))).toMatchObject([
       { code: 'missing-param', facts: { file: UNIVERSAL, expected: 2, found: 1, missing: 'head.bias' } },
     ]);
   });
 
   test('the model files are missing', async () => {
-    expect(await codesOf(without(files, `${UNIVERSAL}/mp_rank_00_model_states.pt`))).toMatchObject([
+    expect(await problemsOf(without(files, `${UNIVERSAL}/mp_rank_00_model_states.pt`))).toMatchObject([
       { code: 'missing-mp-rank', facts: { expected: 1, found: 0, missing: '0' } },
     ]);
   });
@@ -193,7 +188,7 @@ describe('a universal checkpoint that is not whole', () => {
     const { files: own } = writeUniversal(small({ stage }));
     const { files: other } = writeUniversal(small({ stage, params: [{ name: 'head.bias', shape: [6], cut: WHOLE }] }));
     const bytes = other[masterFile('head.bias')] ?? new Uint8Array();
-    expect(await codesOf({ ...own, [masterFile('head.bias')]: bytes })).toMatchObject([
+    expect(await problemsOf({ ...own, [masterFile('head.bias')]: bytes })).toMatchObject([
       { code: 'shape-differs', facts: { file: masterFile('head.bias'), tensor: 'head.bias' } },
     ]);
   });
@@ -201,7 +196,7 @@ describe('a universal checkpoint that is not whole', () => {
   test('a flat master belongs to no parameter', async () => {
     const { files: own } = writeUniversal(small({ stage: 3 }));
     const bytes = own[masterFile('head.bias')] ?? new Uint8Array();
-    expect(await codesOf({ ...own, [masterFile('other')]: bytes })).toEqual([
+    expect(await problemsOf({ ...own, [masterFile('other')]: bytes })).toEqual([
       { code: 'param-unlisted', facts: { file: masterFile('other'), tensor: 'other' } },
     ]);
   });
