@@ -9,6 +9,7 @@ import { expose } from 'comlink';
 import { registerErrorHandler } from '../engine/threads/errors.js';
 import {
   type FileTree,
+  type InspectProgress,
   type Inventory,
   inspect,
   isUnshardError,
@@ -22,7 +23,7 @@ import { openBackend } from './backends.js';
 import { watchClosing } from './closing.js';
 import { findCollisions } from './collisions.js';
 import { downloadSpace, letGoDownloads } from './downloads.js';
-import { openInput, openOutput } from './places.js';
+import { listedOnce, openInput, openOutput } from './places.js';
 import {
   type ConvertProgress,
   type EngineApi,
@@ -68,8 +69,15 @@ const api: EngineApi = {
     const signal = startJob();
     const progress = throttle(onProgress, PROGRESS_MS);
     try {
-      const tree = await openInput(input, signal);
-      const read = (wanted: InspectChoice) => inspect(tree, { signal, onProgress: progress.push, ...wanted });
+      const tree = listedOnce(await openInput(input, signal));
+      let isTold = false;
+      const tell = (step: InspectProgress): void => {
+        progress.push(step);
+        // The first facts do not wait for the rest.
+        if (step.facts && !isTold) progress.flush();
+        isTold ||= step.facts !== undefined;
+      };
+      const read = (wanted: InspectChoice) => inspect(tree, { signal, onProgress: tell, ...wanted });
       const inventory = await read(choice).catch((error: unknown) => {
         // A tag folder of a name of its own has been laid over the only tag of a folder that was added.
         if (input.kind !== 'several' || !isTagNotFound(error)) throw error;

@@ -36,6 +36,20 @@ export async function openInput(input: InputRef, signal: AbortSignal): Promise<F
   }
 }
 
+/** A folder whose entries are asked for once: a browser takes long to list the files of a thousand ranks. */
+export function listedOnce(tree: FileTree): FileTree {
+  const lists = new Map<string, ReturnType<FileTree['list']>>();
+  return {
+    name: tree.name,
+    list(path) {
+      const known = lists.get(path) ?? tree.list(path);
+      lists.set(path, known);
+      return known;
+    },
+    open: (path) => tree.open(path),
+  };
+}
+
 /** Opens a folder of destination. */
 export async function openOutput(output: OutputRef, options: Omit<SpaceOptions, 'spaceFor'>): Promise<OutputPlace> {
   return output.kind === 'directory' ? { tree: directoryOutput(output.handle) } : openDownloads(options);

@@ -8,6 +8,8 @@
 export interface Throttle<T> {
   /** Passes the value on now or within one interval, unless a newer one replaces it. */
   push(value: T): void;
+  /** Passes on what is held back, at once. */
+  flush(): void;
   /** Passes on what is held back, and stops. */
   stop(): void;
 }
@@ -26,16 +28,21 @@ export function throttle<T>(emit: (value: T) => void, intervalMs: number): Throt
     emit(value);
   }
 
+  function flush(): void {
+    clearTimeout(timer);
+    release();
+  }
+
   return {
     push(value) {
       held = { value };
       if (timer === undefined) release();
     },
+    flush,
     stop() {
+      flush();
       clearTimeout(timer);
       timer = undefined;
-      if (held) emit(held.value);
-      held = undefined;
     },
   };
 }

@@ -40,3 +40,17 @@ it('never loses the last value when it is stopped', () => {
   vi.advanceTimersByTime(1000);
   expect(seen).toEqual([1, 3]);
 });
+
+it('passes on at once what it is told to, and starts a new interval', () => {
+  const seen: number[] = [];
+  const { push, flush } = throttle<number>((value) => seen.push(value), 100);
+  push(1);
+  push(2);
+  flush();
+  expect(seen).toEqual([1, 2]);
+  push(3);
+  vi.advanceTimersByTime(99);
+  expect(seen).toEqual([1, 2]);
+  vi.advanceTimersByTime(1);
+  expect(seen).toEqual([1, 2, 3]);
+});
