@@ -30,7 +30,8 @@ export async function planCheckpoint(
   const { tree, tag, folders } = await openCheckpoint(command);
   const inventory = await inspect(tree, { signal, partial: command.partial, ...tag, ...command.reading });
   const made = plan(inventory, command.plan);
-  const content = planFileText({ hash: await hashPlan(made), folders, plan: made });
+  const isKept = command.file !== undefined || command.json;
+  const content = isKept ? planFileText({ hash: await hashPlan(made), folders, plan: made }) : '';
   if (command.file !== undefined) await writePlanFile(command.file, content, command.overwrite);
   const saved = command.file === undefined ? '' : `Saved to ${command.file}.\n`;
   process.stdout.write(command.json ? content : planText(made) + saved);

@@ -220,5 +220,6 @@ function pairs(aliases: Readonly<Record<string, string>>): string {
 }
 
 function count(value: number): string {
-  return value.toLocaleString('en');
+  // `toLocaleString` would load the tables of a language at the start.
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ',');
 }

@@ -44,7 +44,7 @@ test('--help loads the command line alone, so that it is there at once', async (
   for (const path of loaded) {
     const text = await readFile(path, 'utf8');
     bytes += text.length;
-    for (const [, file] of text.matchAll(/^(?:import|export) [^;]*? from "(\.[^"]+)";$/gm))
+    for (const [, file] of text.matchAll(/(?:^|;)(?:import|export)\b[^;]*?from ?"(\.[^"]+)";/gm))
       loaded.add(join(path, '..', file ?? ''));
   }
   expect(loaded.size).toBeGreaterThan(1);

@@ -5,6 +5,7 @@
  */
 
 import { UnshardError } from '../../base/errors.js';
+import { inNaturalOrder } from '../../base/natural-order.js';
 import { readBytes } from '../../io/read.js';
 import type { FileTree, TreeEntry } from '../../io/types.js';
 import type { Notice, TagChoice } from '../inventory.js';
@@ -134,8 +135,7 @@ export interface FoundTags {
 /** Finds every tag folder in the picked folder: the folder itself, its sub-folders and theirs. */
 export async function findTags(tree: FileTree, signal?: AbortSignal): Promise<FoundTags> {
   const found = await tagsBelow(tree, '', SEARCH_DEPTH, signal);
-  const order = new Intl.Collator('en', { numeric: true });
-  return { ...found, tags: found.tags.toSorted((a, b) => order.compare(a.path, b.path)) };
+  return { ...found, tags: inNaturalOrder(found.tags, ({ path }) => path) };
 }
 
 async function tagsBelow(

@@ -6,6 +6,7 @@
 
 import { mapBounded } from '../../base/concurrent.js';
 import { assert, isUnshardError, type UnshardError } from '../../base/errors.js';
+import { inNaturalOrder } from '../../base/natural-order.js';
 import { KnownObjects, readTorchFile } from '../../formats/torch/read.js';
 import { type Ends, readAhead, SpareMemory } from '../../io/ahead.js';
 import { SourcePool } from '../../io/pool.js';
@@ -58,8 +59,7 @@ export async function openShards(
   names: readonly ShardName[],
   { signal, partial, visit, onProgress }: OpenSteps,
 ): Promise<OpenShards> {
-  const order = new Intl.Collator('en', { numeric: true });
-  const sorted = names.toSorted((a, b) => order.compare(a.name, b.name));
+  const sorted = inNaturalOrder(names, ({ name }) => name);
   const paths = sorted.map(({ name }) => joinPath(folder, name));
   const sources: SourceFile[] = [];
   const shards: Shard[] = [];
