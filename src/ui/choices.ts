@@ -22,6 +22,8 @@ export interface Choices {
   readonly output: OutputKind;
   /** Empty where there is only one adapter, or none. */
   readonly adapterName: string;
+  /** `lora_alpha` as it was typed, where adapter_config.json is lost; undefined where nobody was asked for it. */
+  readonly loraAlpha: string | undefined;
   readonly dtype: Precision;
   /** A rule whose pattern is empty is not finished, and says nothing yet. */
   readonly dtypeFor: readonly PrecisionRule[];
@@ -50,6 +52,7 @@ export interface Choices {
 export const DEFAULT_CHOICES: Choices = {
   output: 'model',
   adapterName: '',
+  loraAlpha: undefined,
   dtype: 'fp32',
   dtypeFor: [],
   format: 'safetensors',
@@ -76,18 +79,20 @@ export function choicesFor(choices: Choices, { adapters }: Pick<CheckpointView, 
     ...choices,
     output: first === '' ? 'model' : choices.output,
     adapterName: second === undefined ? '' : named,
+    loraAlpha: first === '' ? undefined : choices.loraAlpha,
   };
 }
 
 /**
- * The plan options of the choices, or undefined while the size that was typed is none. What says nothing for the kind of
- * output is left out.
+ * The plan options of the choices, or undefined while a size or a number that was typed is none. What says nothing for the
+ * kind of output is left out.
  */
 export function planOptions(choices: Choices): PlanOptions | undefined {
   const { output, dtype, format, excludeFrozen, trainableOnly, trimVocab, duplicateTied, overflow } = choices;
   const isAdapter = output === 'adapter';
   const size = isAdapter ? null : shardSize(choices);
-  if (size === undefined) return undefined;
+  const alpha = alphaOf(choices);
+  if (size === undefined || Number.isNaN(alpha)) return undefined;
   return {
     output,
     dtype,
@@ -104,8 +109,16 @@ export function planOptions(choices: Choices): PlanOptions | undefined {
       .filter(({ pattern }) => pattern !== ''),
     ...(choices.stripPrefix === '' ? {} : { stripPrefix: choices.stripPrefix }),
     ...(output === 'model' || choices.adapterName === '' ? {} : { adapterName: choices.adapterName }),
+    ...(alpha === undefined ? {} : { lora: { alpha } }),
     ...(size === null ? {} : { maxShardSize: size }),
   };
+}
+
+/** `lora_alpha`, undefined where it is not given or says nothing for the kind of output, NaN for a text that is none. */
+export function alphaOf({ output, loraAlpha = '' }: Pick<Choices, 'output' | 'loraAlpha'>): number | undefined {
+  if (output !== 'merged' || loraAlpha.trim() === '') return undefined;
+  const alpha = Number(loraAlpha);
+  return alpha > 0 && Number.isFinite(alpha) ? alpha : Number.NaN;
 }
 
 /** In bytes; null for one file, undefined for a text that is no size. */

@@ -1,4 +1,5 @@
 import { blockingProblems } from '../checkpoints/inventory.js';
+import { alphaOf } from './choices.js';
 import { fitOf } from './space.js';
 import type { PlanState } from './state.js';
 
@@ -8,7 +9,9 @@ export function obstacle(state: PlanState): string | undefined {
   if (blockingProblems(checkpoint).length > 0)
     return 'This checkpoint cannot be converted until its problems are solved.';
   if (planning.kind === 'refused') return 'These options cannot be carried out.';
-  if (planning.kind === 'incomplete') return 'Type a size such as 4 GB.';
+  if (planning.kind === 'incomplete') {
+    return Number.isNaN(alphaOf(choices)) ? 'Type a number above zero as lora_alpha.' : 'Type a size such as 4 GB.';
+  }
   if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';
   if (!destination) return 'Choose where to write first.';
   if (destination.ref.kind === 'download' && planning.kind === 'made') {

@@ -3,7 +3,16 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors, sha256 } from '../helpers/safetensors.js';
-import { convertInPage, openCheckpoint, openPage, type PageOptions, pressStart, setOptions } from './drive.js';
+import {
+  chooseDestination,
+  convertInPage,
+  openCheckpoint,
+  openPage,
+  type PageOptions,
+  pressStart,
+  readReport,
+  setOptions,
+} from './drive.js';
 import { emptyFolder, useSession } from './session.js';
 
 const session = useSession();
@@ -93,6 +102,26 @@ describe('a LoRA run', () => {
     expect(report.tensors.filter(({ computed }) => computed === 'lora')).toHaveLength(6);
     const facts = await session.page.locator('.facts').textContent();
     expect(facts).toContain('6 tensors with the adapter merged in');
+  });
+
+  it('without adapter_config.json asks for its lora_alpha, and merges with that', async () => {
+    const { page, url } = session;
+    const alpha = page.locator('input[name="lora-alpha"]');
+    await openPage(page, url);
+    await openCheckpoint(page, checkpointPath(NAME));
+    expect(await alpha.count()).toBe(0);
+    await setOptions(page, { kind: 'merged' });
+    await alpha.fill('many');
+    await page.locator('#obstacle', { hasText: 'lora_alpha' }).waitFor();
+    await alpha.fill('');
+    await page.locator('.notice.problem', { hasText: 'lora_alpha' }).waitFor();
+    await alpha.fill(String(ALPHA));
+    const output = emptyFolder();
+    await chooseDestination(page, output);
+    await pressStart(page, false);
+    await readReport(page);
+    expect(hashesOf(output)).toEqual(hashesOf((await convert({ kind: 'merged' })).output));
+    expect(await alpha.count()).toBe(0);
   });
 
   it('offers the adapter, and a run without one does not', async () => {

@@ -1,7 +1,8 @@
 import type { JSX } from 'preact';
+import { parseSize } from '../../base/size.js';
 import type { OutputFormat, OutputKind, OverflowPolicy } from '../../index.js';
 import type { BackendChoice, Converter } from '../../worker/protocol.js';
-import { type Choices, SHARD_SIZES } from '../choices.js';
+import { alphaOf, type Choices, SHARD_SIZES } from '../choices.js';
 import { formatBytes } from '../format.js';
 import { BACKENDS, PRECISIONS } from '../labels.js';
 import { lastPlan, type PlanState, type Send } from '../state.js';
@@ -109,8 +110,29 @@ function Adapter(props: {
           />
         </Field>
       )}
+      {asksAlpha(props.state) && (
+        <Field label="lora_alpha of the run" id="lora-alpha" hint="adapter_config.json, which tells it, is not there.">
+          <input
+            type="text"
+            inputMode="decimal"
+            id="lora-alpha"
+            name="lora-alpha"
+            autocomplete="off"
+            aria-invalid={Number.isNaN(alphaOf(choices))}
+            value={choices.loraAlpha ?? ''}
+            onInput={({ currentTarget }) => props.choose({ loraAlpha: currentTarget.value })}
+          />
+        </Field>
+      )}
     </>
   );
+}
+
+/** True where the plan needs the scale of the adapter, or was given it. */
+function asksAlpha({ choices, planning }: PlanState): boolean {
+  if (choices.output !== 'merged') return false;
+  const isRefused = planning.kind === 'refused' && planning.failure.code === 'adapter-config-missing';
+  return choices.loraAlpha !== undefined || isRefused;
 }
 
 /** True where the plan tells of rows beyond the vocabulary, or did so until they were trimmed. */
@@ -143,7 +165,7 @@ function ShardSize({ state, send }: { readonly state: PlanState; readonly send: 
           class="more"
           name="custom-shard-size"
           aria-label="Size of the largest file, such as 4 GB"
-          aria-invalid={state.planning.kind === 'incomplete'}
+          aria-invalid={parseSize(choices.customSize) === undefined}
           value={choices.customSize}
           onInput={({ currentTarget }) => send({ type: 'chose', choices: { customSize: currentTarget.value } })}
         />

@@ -37,6 +37,19 @@ describe('planOptions', () => {
     expect(optionsOf({ shardSize: 'custom', customSize: '4 apples' })).toBeUndefined();
   });
 
+  it.each(['16', ' 16 '])('takes %j as lora_alpha of a merge', (loraAlpha) => {
+    expect(optionsOf({ output: 'merged', loraAlpha })).toEqual({ ...defaults, output: 'merged', lora: { alpha: 16 } });
+  });
+
+  it.each(['16 apples', '0', '-1', 'Infinity'])('gives no options for %j as lora_alpha of a merge', (loraAlpha) => {
+    expect(optionsOf({ output: 'merged', loraAlpha })).toBeUndefined();
+    expect(optionsOf({ output: 'model', loraAlpha })).toEqual(defaults);
+  });
+
+  it('leaves lora_alpha to adapter_config.json where none is typed', () => {
+    expect(optionsOf({ output: 'merged', loraAlpha: ' ' })).toEqual({ ...defaults, output: 'merged' });
+  });
+
   it('passes every other choice on', () => {
     const choices = {
       output: 'merged',
