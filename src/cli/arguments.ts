@@ -241,7 +241,15 @@ function loraOptions(values: Values): Pick<PlanOptions, 'lora'> {
   if (alpha === undefined && r === undefined && !rslora) return {};
   if (alpha === undefined) throw usage('options-contradict', '--lora-r and --lora-rslora go with --lora-alpha.');
   if (!values['merge-adapter']) throw usage('options-contradict', '--lora-alpha goes with --merge-adapter.');
-  return { lora: { alpha: Number(alpha), ...(r === undefined ? {} : { r: Number(r) }), rslora } };
+  return {
+    lora: { alpha: numberOf('lora-alpha', alpha), ...(r === undefined ? {} : { r: numberOf('lora-r', r) }), rslora },
+  };
+}
+
+function numberOf(option: 'lora-alpha' | 'lora-r', text: string): number {
+  const value = Number(text);
+  if (!Number.isNaN(value)) return value;
+  throw usage('number-bad', `--${option} must be a number; it is ${text}.`);
 }
 
 function readingOf(values: Values): Common['reading'] {

@@ -102,11 +102,11 @@ export class CrcAudit {
       if (found !== crc.crc32) throw mismatch(crc, found, files);
     }
     const left = skipped === 0 ? '' : `; ${skipped} were read in part only and cannot be checked`;
-    return {
-      id: 'input-crc32',
-      status: checked > 0 ? 'passed' : 'not-checkable',
-      detail: `CRC-32 of ${checked} storages equals what their files record${left}.`,
-    };
+    const id = 'input-crc32';
+    if (checked === 0) {
+      return { id, status: 'not-checkable', detail: `No storage has a recorded CRC-32 and was read whole${left}.` };
+    }
+    return { id, status: 'passed', detail: `CRC-32 of ${checked} storages equals what their files record${left}.` };
   }
 }
 

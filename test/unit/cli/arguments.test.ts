@@ -225,6 +225,8 @@ describe('parseCommand', () => {
     [['verify', 'a', ''], 'arguments-missing'],
     [['run', 'plan.json', ''], 'arguments-missing'],
     [['a', 'b', '--lora-alpha', '16'], 'options-contradict'],
+    [['a', 'b', '--merge-adapter', '--lora-alpha', 'x'], 'number-bad'],
+    [['a', 'b', '--merge-adapter', '--lora-alpha', '16', '--lora-r', 'x'], 'number-bad'],
     [['a', 'b', '--dtype-for', 'x'], 'dtype-for-bad'],
     [['a', 'b', '--dtype-for', '=fp32'], 'dtype-for-bad'],
     [['a', 'b', '--max-shard-size', 'big'], 'size-bad'],

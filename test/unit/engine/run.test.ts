@@ -268,6 +268,15 @@ describe('recorded CRCs', () => {
     expect(statusOf(report, 'input-crc32')).toBe('not-checkable');
   });
 
+  test('are not compared where none is recorded, and that is told', async () => {
+    const { report } = await convert(inventory(entries));
+    expect(report.checks.find(({ id }) => id === 'input-crc32')).toEqual({
+      id: 'input-crc32',
+      status: 'not-checkable',
+      detail: 'No storage has a recorded CRC-32 and was read whole.',
+    });
+  });
+
   test('count a tensor once that is written under two names', async () => {
     const found = inventory([masterOf('a', 10, 0)], { crcs: [range(0, 40)], aliases: { b: 'a' } });
     const { report } = await convert(found, { duplicateTied: true });
