@@ -11,6 +11,7 @@ import { errorText } from './advice.js';
 import { parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
 import { HELP } from './help.js';
+import { printable } from './printable.js';
 
 const args = process.argv.slice(2);
 const cancel = new AbortController();
@@ -37,7 +38,7 @@ function tellError(error: unknown, json: boolean): number {
     process.stderr.write(
       json
         ? `${JSON.stringify({ error: error.detail })}\n`
-        : `Error (${error.detail.code}): ${errorText(error.detail)}\n`,
+        : `${printable(`Error (${error.detail.code}): ${errorText(error.detail)}`)}\n`,
     );
     return EXIT_CODES[error.detail.kind];
   }

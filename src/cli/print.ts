@@ -17,6 +17,7 @@ import {
   type VerifyReport,
 } from '../node.js';
 import { errorText } from './advice.js';
+import { printed } from './printable.js';
 
 /** What is in a checkpoint, as a few lines and one per tensor. */
 export function inventoryText(inventory: Inventory): string {
@@ -35,7 +36,7 @@ export function inventoryText(inventory: Inventory): string {
     '',
     ...tensors.map(({ name, shape, origin, stored }) => `  ${name}  [${shape.join(', ')}]  ${stored.dtype}  ${origin}`),
   ];
-  return `${lines.join('\n')}\n`;
+  return printed(lines);
 }
 
 /** The files that a plan writes. */
@@ -46,7 +47,7 @@ export function planText(plan: Plan): string {
     ...plan.warnings.flatMap((notice) => noticeText(notice).map((line) => `  note: ${line}`)),
     ...skippedLines(plan.skipped).map((line) => `  not written: ${line}`),
   ];
-  return `${lines.join('\n')}\n`;
+  return printed(lines);
 }
 
 /** What a run did, and what the user should know of it. */
@@ -82,7 +83,7 @@ function detailedText(report: Report, headline: string): string {
     ...(unusual.length > 0 ? ['Values to look at:', ...unusual] : []),
     ...checkLines(report.checks),
   ];
-  return `${lines.join('\n')}\n`;
+  return printed(lines);
 }
 
 /** How weights compare with a checkpoint: a line for each tensor, and a count. */
@@ -96,7 +97,7 @@ export function verifyText(report: VerifyReport): string {
     ...checkLines(report.checks),
     `${verdict}: ${matched} of ${report.tensors.length} tensors match.`,
   ];
-  return `${lines.join('\n')}\n`;
+  return printed(lines);
 }
 
 function verifiedLine(tensor: VerifiedTensor): string {

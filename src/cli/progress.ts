@@ -1,6 +1,7 @@
 import type { WriteStream } from 'node:tty';
 import type { InspectProgress, RunProgress } from '../node.js';
 import { bytes } from './print.js';
+import { printable } from './printable.js';
 
 /** Time between two updates of the line, in milliseconds. */
 const INTERVAL = 200;
@@ -41,14 +42,14 @@ export function progressLine(stream: WriteStream, wanted: boolean) {
       last = now;
       const rate = (done / Math.max(now - started, 1)) * 1000;
       const percent = total === 0 ? 100 : Math.floor((done / total) * 100);
-      stream.write(`\r\x1b[K${percent}%  ${bytes(done)} of ${bytes(total)}  ${bytes(rate)}/s  ${doing}`);
+      stream.write(`\r\x1b[K${percent}%  ${bytes(done)} of ${bytes(total)}  ${bytes(rate)}/s  ${printable(doing)}`);
     },
     /** Shows what is being done, unless something was shown a moment ago. */
     show(doing: string): void {
       const now = performance.now();
       if (!shown || now - last < INTERVAL) return;
       last = now;
-      stream.write(`\r\x1b[K${doing}`);
+      stream.write(`\r\x1b[K${printable(doing)}`);
     },
     /** Removes the line. */
     clear(): void {
