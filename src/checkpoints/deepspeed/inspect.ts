@@ -123,7 +123,12 @@ export async function inspectDeepspeed(
       tensors,
       aliases: Object.fromEntries(draft.aliases),
       skipped: distinct(draft.skipped),
-      warnings: distinct([...draft.warnings, ...precisionNotices(tensors), ...files.flatMap((file) => file.warnings)]),
+      warnings: distinct([
+        ...draft.warnings,
+        ...precisionNotices(tensors),
+        ...checksumNotices(files),
+        ...files.flatMap((file) => file.warnings),
+      ]),
       problems: [...draft.problems, ...draft.faults],
       checks,
       facts: { ...factsOf(files, parts.flat(), grid), ...dtypesOf(tensors, columns[0]?.model) },
@@ -240,6 +245,15 @@ function precisionNotices(tensors: readonly TensorEntry[]): Notice[] {
   if (!first) return [];
   const message = `The masters of ${low.length} parameters are ${first.stored.dtype} (${first.name}, …): the optimizer kept none in fp32.`;
   return [{ code: 'low-precision-masters', message }];
+}
+
+/** Bytes that changed in such a file look like any others. */
+function checksumNotices(files: readonly TorchFile[]): Notice[] {
+  const bare = files.filter(({ container }) => container === 'legacy');
+  const [first] = bare;
+  if (!first) return [];
+  const message = `${bare.length} of ${files.length} files (${first.source.name}, …) are in the format that torch had before 1.6, without checksums: damage inside their tensors shows only where masters are compared with copies.`;
+  return [{ code: 'legacy-no-crcs', message }];
 }
 
 function dtypesOf(

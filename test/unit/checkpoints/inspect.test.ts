@@ -157,6 +157,15 @@ describe('files', () => {
   });
 });
 
+test('files of a format without checksums are told of, once', async () => {
+  const warningsOf = async (container: 'zip' | 'legacy') =>
+    (await inspect(memoryTree(writeCheckpoint(small(2, { container })).files))).warnings;
+  const [told, ...more] = await warningsOf('legacy');
+  expect({ code: told?.code, more }).toEqual({ code: 'legacy-no-crcs', more: [] });
+  expect(told?.message).toMatch(/^4 of 4 files \(global_step7\/\S+\.pt, …\) /);
+  expect(await warningsOf('zip')).toEqual([]);
+});
+
 test('the elements of an inventory are those of its tensors, tied ones once', async () => {
   const { files } = writeCheckpoint(small(2, { tied: [['tied', 'embed.weight']] }));
   expect((await inspect(memoryTree(files))).facts).toMatchObject({ elements: 39, globalSteps: 7 });
