@@ -23,7 +23,10 @@ const TILES_PER_THREAD = 2;
  * Starts threads for a run of a plan: one for each core of the machine, at most four; undefined where they are not worth
  * their start. The caller closes them. `count` asks for a number, 0 for none.
  */
-export function openThreads(plan: Plan, count = threadsFor(plan, availableParallelism())): Threads | undefined {
+export function openThreads(
+  { totals }: { readonly totals: Pick<Plan['totals'], 'outputBytes'> },
+  count = threadsFor(totals.outputBytes, availableParallelism()),
+): Threads | undefined {
   if (count === 0) return undefined;
   const spawn = () => {
     const { port1, port2 } = new MessageChannel();

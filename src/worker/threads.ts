@@ -7,7 +7,7 @@ import type { Plan } from '../index.js';
  */
 export function openThreads(
   plan: Plan,
-  count = threadsFor(plan, navigator.hardwareConcurrency - 1),
+  count = threadsFor(plan.totals.outputBytes, navigator.hardwareConcurrency - 1),
 ): Threads | undefined {
   if (count === 0) return undefined;
   return startThreads(count, () => {

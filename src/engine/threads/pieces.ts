@@ -14,8 +14,8 @@ import { cutTile, type Tile } from '../tiles.js';
 import { workOf } from '../work.js';
 import type { WrittenRange } from '../written.js';
 
-/** Size of a piece (512 KiB): with what it is made from, and what is read back of it, it fits into the second cache. */
-const PIECE_BYTES = 2 ** 19;
+/** Size of a piece (2 MiB): those of all threads fit into the third cache, and there are few enough of them. */
+const PIECE_BYTES = 2 ** 21;
 
 /** Tiles whose reads are shorter on average (256 KiB) stay whole: in pieces there would be many more of them. */
 const WORTH_CUTTING = 2 ** 18;

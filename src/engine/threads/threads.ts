@@ -56,11 +56,11 @@ export interface ThreadedRun extends FillerOptions {
 }
 
 /**
- * How many threads to start for a plan, on a machine that has so many cores for them; 0 where the calling thread does as
- * well.
+ * How many threads to start for a run that writes so many bytes, on a machine that has so many cores for them; 0 where the
+ * calling thread does as well.
  */
-export function threadsFor(plan: Plan, cores: number): number {
-  return cores < 2 || plan.totals.outputBytes < WORTH_BYTES ? 0 : Math.min(cores, MOST_THREADS);
+export function threadsFor(outputBytes: number, cores: number): number {
+  return cores < 2 || outputBytes < WORTH_BYTES ? 0 : Math.min(cores, MOST_THREADS);
 }
 
 /**

@@ -259,15 +259,12 @@ describe('threads that write by themselves', () => {
 });
 
 describe('the number of threads', () => {
-  const sources = [{ path: 'rank0.pt', size: 2e9, modified: 0 }];
-  const made = (bytes: number) => plan(inventoryOf([masterOf('w', bytes / 4, 0)], { sources }));
-
   test.each([
     ['none for a small run', 1e6, 8, 0],
     ['none for a single core', 1e9, 1, 0],
     ['one for each core', 1e9, 3, 3],
     ['four at most', 1e9, 64, 4],
   ])('is %s', (_, bytes, cores, count) => {
-    expect(threadsFor(made(bytes), cores)).toBe(count);
+    expect(threadsFor(bytes, cores)).toBe(count);
   });
 });
