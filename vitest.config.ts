@@ -3,9 +3,9 @@ import { defineConfig } from 'vitest/config';
 import { chromiumLaunch } from './test/helpers/chromium.js';
 
 /** Limits in milliseconds that a slow machine under load keeps to: they cost time only where a test fails. */
-const patience = { testTimeout: 300_000, hookTimeout: 180_000, expect: { poll: { timeout: 60_000 } } } as const;
+export const PATIENCE = { testTimeout: 300_000, hookTimeout: 180_000, expect: { poll: { timeout: 60_000 } } } as const;
 
-const node = { ...patience, environment: 'node' } as const;
+const node = { ...PATIENCE, environment: 'node' } as const;
 
 export default defineConfig({
   test: {
@@ -23,7 +23,7 @@ export default defineConfig({
         // Found in the middle of a test they would reload its page.
         optimizeDeps: { include: ['comlink', 'fflate', 'hash-wasm'] },
         test: {
-          ...patience,
+          ...PATIENCE,
           name: 'browser',
           include: ['test/gpu/**/*.test.ts', 'test/{unit,contract}/**/*.browser.ts'],
           browser: {

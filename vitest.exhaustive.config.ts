@@ -1,6 +1,7 @@
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { chromiumLaunch } from './test/helpers/chromium.js';
+import { PATIENCE } from './vitest.config.js';
 
 /** Every fp32 there is, against the hashes of torch, and property tests on new random inputs: minutes, so not a part of `npm test`. */
 export default defineConfig({
@@ -9,6 +10,7 @@ export default defineConfig({
     projects: [
       {
         test: {
+          ...PATIENCE,
           name: 'cpu',
           environment: 'node',
           include: ['test/exhaustive/*.test.ts'],
@@ -17,6 +19,7 @@ export default defineConfig({
       },
       {
         test: {
+          ...PATIENCE,
           name: 'properties',
           environment: 'node',
           include: ['test/{unit,hostile}/**/*.test.ts'],
@@ -25,6 +28,7 @@ export default defineConfig({
       },
       {
         test: {
+          ...PATIENCE,
           name: 'gpu',
           include: ['test/exhaustive/*.browser.ts'],
           testTimeout: 600_000,

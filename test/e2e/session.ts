@@ -95,7 +95,7 @@ export function useSession(options: SessionOptions = {}): Session {
 /** An empty folder that is removed when the test ends. */
 export function emptyFolder(): string {
   const path = mkdtempSync(join(tmpdir(), 'unshard-e2e-'));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true, maxRetries: 20 }));
   return path;
 }
 

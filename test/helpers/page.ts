@@ -66,7 +66,7 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
     finishedDownloads: await followDownloads(session, downloads),
     async close() {
       await context.close();
-      rmSync(home, { recursive: true, force: true, maxRetries: 5 });
+      rmSync(home, { recursive: true, force: true, maxRetries: 20 });
     },
   };
 }
