@@ -71,7 +71,10 @@ export class PageFailure extends Error {
 const STAGE_MS = 600_000;
 
 /** Longest time for the page to look at destination and converters, in milliseconds. */
-const READY_MS = 120_000;
+const READY_MS = 240_000;
+
+/** How long the first click on Start may take, in milliseconds. Each further one may take twice as long. */
+const CLICK_MS = 2000;
 
 /** Fails with an advice where the page was not built. */
 export function assertPageBuilt(): void {
@@ -250,12 +253,14 @@ async function standsStill(element: Locator): Promise<void> {
 /** Presses Start when the page has made up its mind, and waits until the run has begun. @throws PageFailure where it refuses */
 export async function pressStart(page: Page, overwrite: boolean): Promise<void> {
   const deadline = Date.now() + READY_MS;
-  for (;;) {
+  for (let patience = CLICK_MS; ; ) {
     const { stage, canStart, reason, problems } = await lookAtStart(page);
     if (stage !== 'plan') return;
     // On a busy machine a click that came through may be told of too late: only the page says whether the run has begun.
-    if (canStart) await clicked(page.getByRole('button', { name: 'Start' }));
-    else if (overwrite && reason.startsWith('Agree')) await page.locator('input[name="overwrite"]').check();
+    if (canStart) {
+      await press(page.getByRole('button', { name: 'Start' }), patience);
+      patience *= 2;
+    } else if (overwrite && reason.startsWith('Agree')) await page.locator('input[name="overwrite"]').check();
     else if (reason !== '' && !reason.startsWith('Looking')) {
       throw new PageFailure('obstacle', [reason, ...problems].join(' '));
     }
@@ -279,13 +284,9 @@ function lookAtStart(page: Page) {
   });
 }
 
-/** Clicks a button. False where no click was taken: then it is pressed by keyboard, if it is not shut by now. */
-async function clicked(button: Locator): Promise<boolean> {
-  const short = { timeout: 2000 };
-  if (await inTime(button.click(short))) return true;
-  // After a drop a busy browser sometimes takes no click.
-  await inTime(button.press('Enter', short));
-  return false;
+/** Clicks a button, and where no click is taken in time presses it by keyboard: after a drop a busy browser may take none. */
+async function press(button: Locator, timeout: number): Promise<void> {
+  if (!(await inTime(button.click({ timeout })))) await inTime(button.press('Enter', { timeout }));
 }
 
 /** False where an action on the page has timed out. */
