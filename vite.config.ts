@@ -36,6 +36,9 @@ const oneByte: Plugin = {
   },
 };
 
+/** Without comments and spaces, which are read at every start; names stay, for traces. */
+const minify = { compress: true, mangle: false, codegen: true } as const;
+
 /** The library for Node and the command line: `vite build --mode node`. */
 const node: UserConfig = {
   publicDir: false,
@@ -50,8 +53,7 @@ const node: UserConfig = {
     rolldownOptions: {
       input: { node: 'src/node.ts', cli: 'src/cli/main.ts' },
       // Side by side: who starts a thread looks for it in its own folder.
-      // Without comments and spaces, which are read at every start; names stay, for traces.
-      output: { chunkFileNames: '[name]-[hash].js', minify: { compress: true, mangle: false, codegen: true } },
+      output: { chunkFileNames: '[name]-[hash].js', minify },
     },
   },
 };
@@ -62,7 +64,11 @@ const node: UserConfig = {
  */
 const thread: UserConfig = {
   ...node,
-  build: { ...node.build, emptyOutDir: false, rolldownOptions: { input: { thread: 'src/thread.ts' } } },
+  build: {
+    ...node.build,
+    emptyOutDir: false,
+    rolldownOptions: { input: { thread: 'src/thread.ts' }, output: { minify } },
+  },
 };
 
 const CONFIGS: Readonly<Record<string, UserConfig>> = { library, node, thread };

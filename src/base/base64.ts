@@ -4,7 +4,10 @@ const RUN = 8192;
 /** Bytes as base64, for plain JSON. */
 export function toBase64(bytes: Uint8Array): string {
   let text = '';
-  for (let at = 0; at < bytes.length; at += RUN) text += String.fromCharCode(...bytes.subarray(at, at + RUN));
+  // `...` would go through an iterator, at a fifth of the speed.
+  for (let at = 0; at < bytes.length; at += RUN) {
+    text += Reflect.apply(String.fromCharCode, undefined, bytes.subarray(at, at + RUN));
+  }
   return btoa(text);
 }
 

@@ -28,7 +28,8 @@ const MAX_ZIP_NAME = 2 ** 16 - 1;
  *
  * @throws UnshardError `plan-invalid` of kind `usage`.
  */
-export function checkPlan(plan: Plan): void {
+export function checkPlan(asked: Plan): void {
+  const plan: Checked = { ...asked, rooms: roomsOf(asked) };
   if (plan.version !== 1) throw invalidPlan('version', 1, plan.version);
   for (const { path } of plan.sources) checkSourcePath(path);
   for (const crc of plan.crcs) checkRange(plan, 'a CRC-32', crc.source, crc.offset, crc.length);
@@ -43,6 +44,25 @@ export function checkPlan(plan: Plan): void {
     );
 }
 
+/** A plan that is checked. */
+interface Checked extends Plan {
+  /** For each partition list and each rank: the least number of bytes behind the starts of the partitions up to that rank. */
+  readonly rooms: readonly Float64Array[];
+}
+
+/** A partition that lies in no file has no room. */
+function roomsOf({ partitions, sources }: Plan): Float64Array[] {
+  return partitions.map((ranks) => {
+    let least = Number.POSITIVE_INFINITY;
+    return Float64Array.from(ranks, ({ source, offset }) => {
+      const { size = -1 } = sources[source] ?? {};
+      const isPlace = Number.isSafeInteger(size) && Number.isSafeInteger(offset) && offset >= 0;
+      least = Math.min(least, isPlace ? size - offset : -1);
+      return least;
+    });
+  });
+}
+
 function checkSourcePath(path: string): void {
   try {
     if (pathSegments(path, 'source').length > 0) return;
@@ -52,7 +72,7 @@ function checkSourcePath(path: string): void {
   throw invalidPlan('the path of a source', 'a plain path inside the checkpoint', path);
 }
 
-function checkFile(plan: Plan, file: OutputFile): void {
+function checkFile(plan: Checked, file: OutputFile): void {
   // Names come from the plan's file, and must not lead out of the folder that the user chose.
   if (!/^[^/\\\0]+$/.test(file.path) || ['.', '..', STATE_FOLDER].includes(file.path))
     throw invalidPlan('the name of an output file', 'a plain name', file.path);
@@ -115,7 +135,7 @@ function checkZip(file: OutputFile, { records }: ZipTail): void {
   }
 }
 
-function checkTensor(plan: Plan, tensor: PlannedTensor): void {
+function checkTensor(plan: Checked, tensor: PlannedTensor): void {
   const { name, shape, from, to, pieces, compute, proofs = [] } = tensor;
   if (!roundsTo(from, to)) throw invalidPlan(`the dtype of ${name}`, `one that ${from} can be rounded to`, to);
   checkPieces(plan, name, bytesOf(from), numelOf(shape), pieces);
@@ -130,7 +150,7 @@ function checkTensor(plan: Plan, tensor: PlannedTensor): void {
 }
 
 /** Operands of a computed tensor: floats, as many as the matrices have elements. */
-function checkCompute(plan: Plan, { name, shape, from, to }: PlannedTensor, compute: Compute): void {
+function checkCompute(plan: Checked, { name, shape, from, to }: PlannedTensor, compute: Compute): void {
   const numel = numelOf(shape);
   const operand = (what: string, bits: StoredBits, count: number) => {
     if (!isFloat(bits.dtype)) throw invalidPlan(`${what} of ${name}`, 'floating point', bits.dtype);
@@ -158,7 +178,7 @@ function checkCompute(plan: Plan, { name, shape, from, to }: PlannedTensor, comp
 }
 
 /** Pieces of a tensor of `numel` elements of `size` bytes: together they cover it once. */
-function checkPieces(plan: Plan, name: string, size: number, numel: number, pieces: readonly Piece[]): void {
+function checkPieces(plan: Checked, name: string, size: number, numel: number, pieces: readonly Piece[]): void {
   const length = numel * size;
   if (!Number.isSafeInteger(length)) throw invalidPlan(`the size of ${name}`, 'less than 2^53 bytes', length);
   const covered = pieces.reduce((sum, piece) => sum + pieceLength(piece), 0);
@@ -172,7 +192,7 @@ function checkPieces(plan: Plan, name: string, size: number, numel: number, piec
   }
 }
 
-function checkPiece(plan: Plan, name: string, piece: Piece, length: number, size: number): void {
+function checkPiece(plan: Checked, name: string, piece: Piece, length: number, size: number): void {
   if (piece.length % size !== 0 || piece.at % size !== 0)
     throw invalidPlan(`a piece of ${name}`, `whole elements of ${size} bytes`, piece.length);
   if (!isRankCut(piece)) {
@@ -189,13 +209,18 @@ function checkPiece(plan: Plan, name: string, piece: Piece, length: number, size
   const ranks = plan.partitions[piece.over] ?? [];
   if (piece.share <= 0 || ranks.length * piece.share < piece.length)
     throw invalidPlan(`the ranks of ${name}`, `shares of ${piece.length} bytes`, ranks.length * piece.share);
-  for (const [rank, partition] of ranks.entries()) {
-    const share = Math.min(piece.share, piece.length - rank * piece.share);
-    if (share > 0) checkRange(plan, name, partition.source, partition.offset + piece.offset, share);
+  // Of ranks with a whole share the one with the least room tells for all; only where it is too little each is looked at.
+  const whole = Math.min(Math.floor(piece.length / piece.share), ranks.length);
+  const room = plan.rooms[piece.over]?.[whole - 1] ?? Number.POSITIVE_INFINITY;
+  const fits = Number.isSafeInteger(piece.offset) && piece.offset >= 0 && piece.offset + piece.share <= room;
+  for (const [i, partition] of ranks.slice(fits ? whole : 0).entries()) {
+    const share = Math.min(piece.share, piece.length - (fits ? whole + i : i) * piece.share);
+    if (share <= 0) break;
+    checkRange(plan, name, partition.source, partition.offset + piece.offset, share);
   }
 }
 
-function checkRange(plan: Plan, what: string, source: number, offset: number, length: number): void {
+function checkRange(plan: Checked, what: string, source: number, offset: number, length: number): void {
   const file = plan.sources[source];
   if (!file) throw invalidPlan(`a source of ${what}`, `0 to ${plan.sources.length - 1}`, source);
   const inside = Number.isSafeInteger(offset) && offset >= 0 && offset + length <= file.size;

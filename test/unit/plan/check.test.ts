@@ -62,3 +62,38 @@ describe('checkPlan of a mean', () => {
     expect(detailOf(() => checkPlan(withCopies(of)))).toMatchObject({ kind: 'usage', code: 'plan-invalid' });
   });
 });
+
+describe('checkPlan of a cut over ranks', () => {
+  const START = 100;
+  // Ten floats: three on each of the first ranks, one on the fourth, none on the fifth.
+  const NEEDED = [12, 12, 12, 4, 0];
+  const made = plan(inventoryOf([masterOf('w', 10, 0)]));
+  const cut = (sizes: readonly number[], starts: readonly number[] = NEEDED.map(() => START), offset = 8): Plan => ({
+    ...withTensor(made, () => ({ pieces: [{ over: 0, offset, share: 12, length: 40, at: 0 }] })),
+    crcs: [],
+    sources: sizes.map((size, i) => ({ path: `rank-${i}.pt`, size, modified: 0 })),
+    partitions: [starts.map((start, source) => ({ source, offset: start }))],
+  });
+  const exact = NEEDED.map((bytes) => (bytes === 0 ? START : START + 8 + bytes));
+
+  test('accepts files that end where their share does, and one without a share that is shorter', () => {
+    expect(() => checkPlan(cut(exact))).not.toThrow();
+  });
+
+  test.each([0, 1, 2, 3])('refuses a file that is a byte too short, and names it (rank %i)', (rank) => {
+    const short = cut(exact.map((size, i) => (i === rank ? size - 1 : size)));
+    const what = `a range of rank-${rank}.pt for w`;
+    expect(detailOf(() => checkPlan(short))).toMatchObject({ code: 'plan-invalid', facts: { what } });
+  });
+
+  test.each<[string, Plan]>([
+    ['starts before its file', cut(exact, [START, START, -9, START, START])],
+    ['starts between two bytes', cut(exact, [START, 50.5, START, START, START])],
+    ['starts nowhere', cut(exact, [START, Number.NaN, START, START, START])],
+    ['has its piece before its start', cut(exact, undefined, -101)],
+    ['lies in a file of no size', cut(exact.map((size, i) => (i === 1 ? Number.NaN : size)))],
+    ['lies in no file', cut(exact.slice(0, 2))],
+  ])('refuses a partition that %s', (_, bad) => {
+    expect(detailOf(() => checkPlan(bad))).toMatchObject({ kind: 'usage', code: 'plan-invalid' });
+  });
+});
