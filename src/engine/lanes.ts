@@ -9,12 +9,13 @@ export const DEFAULT_MEMORY = 2 ** 27;
 const LANE_BYTES = 2 * TILE_BYTES;
 
 /**
- * How many tiles are under way at once: in `memory` bytes as many as the filler wants, or as many as is measured to be best.
+ * How many tiles are under way at once: in `memory` bytes as many as the filler wants, or as many as is measured to be
+ * best, but not less than `least`.
  */
-export function lanesOf(filler: Filler, memory = DEFAULT_MEMORY): Lanes {
+export function lanesOf(filler: Filler, memory = DEFAULT_MEMORY, least = 1): Lanes {
   const most = Math.max(1, Math.floor(memory / LANE_BYTES));
   const { lanes } = filler;
-  return lanes === undefined ? new Pace(most) : { lanes: Math.min(lanes, most), add() {} };
+  return lanes === undefined ? new Pace(most, least) : { lanes: Math.min(lanes, most), add() {} };
 }
 
 /**

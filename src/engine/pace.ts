@@ -27,6 +27,7 @@ export interface Lanes {
 /** How many lanes a run has. */
 export class Pace implements Lanes {
   readonly #most: number;
+  readonly #least: number;
   readonly #now: () => number;
   #lanes: number;
   /** Whether the next try is a lane more or less. */
@@ -38,11 +39,12 @@ export class Pace implements Lanes {
   #bytes = 0;
   #tiles = 0;
 
-  /** At most `most` lanes. `now` gives milliseconds. */
-  constructor(most: number, now: () => number = () => performance.now()) {
+  /** At most `most` lanes, and, as far as that allows, at least `least`. `now` gives milliseconds. */
+  constructor(most: number, least = 1, now: () => number = () => performance.now()) {
     this.#most = most;
+    this.#least = Math.min(least, most);
     this.#now = now;
-    this.#lanes = Math.min(FIRST_LANES, most);
+    this.#lanes = Math.max(this.#least, Math.min(FIRST_LANES, most));
   }
 
   /** Tiles that may be under way now. */
@@ -81,7 +83,7 @@ export class Pace implements Lanes {
   /** Takes a lane more or less, if there is one to take. */
   #try(rate: number): void {
     const lanes = this.#lanes + this.#way;
-    if (lanes < 1 || lanes > this.#most) {
+    if (lanes < this.#least || lanes > this.#most) {
       this.#turn();
       return;
     }

@@ -69,6 +69,11 @@ export interface RunOptions {
    * it appears, which takes longer than writing it; several are checked side by side.
    */
   readonly filesInFlight?: number;
+  /**
+   * Tiles that are under way at least, as far as `memory` allows. Default 1: one disk may do best with that. A browser
+   * answers late, however fast the disk.
+   */
+  readonly tilesInFlight?: number;
   /** Called with the path of each file once it is complete and, with `verify`, was read back. A run that fails later removes it. */
   readonly onFile?: (path: string) => void;
 }
@@ -134,7 +139,7 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
     const using = others ?? localFiller(context, wanted);
     filler = using;
     const tiles = tilesInTurn(plan, options.filesInFlight ?? 1);
-    await eachTile(tiles, { lanes: lanesOf(using, options.memory), signal }, (tile) =>
+    await eachTile(tiles, { lanes: lanesOf(using, options.memory, options.tilesInFlight), signal }, (tile) =>
       output.write(tile, async (sink) => {
         const filled = await using.fill(tile, sink);
         await assertProven(context, filled.differences);

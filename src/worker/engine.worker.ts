@@ -40,6 +40,9 @@ import { viewCheckpoint, viewPlan } from './views.js';
 /** Time between two messages of progress, in milliseconds: as often as an eye can follow a figure. */
 const PROGRESS_MS = 100;
 
+/** Tiles that are under way at least: with fewer the browser and this worker wait for each other. */
+const TILES_IN_FLIGHT = 3;
+
 /** The checkpoint that was inspected last. */
 interface OpenCheckpoint {
   readonly input: InputRef;
@@ -148,6 +151,7 @@ const api: EngineApi = {
         ...(threads ? { threads } : {}),
         // Downloads are not checked, and may have to wait for each other's space.
         filesInFlight: place.kind === 'directory' ? FILES_IN_FLIGHT : 1,
+        tilesInFlight: TILES_IN_FLIGHT,
         overwrite,
         verify,
         sha256,

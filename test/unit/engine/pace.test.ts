@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { Pace } from '../../../src/engine/pace.js';
 
 /** The lanes that a run had, tile by tile, on a machine that gives so many tiles a second with each number of lanes. */
-function lanesOn(rates: readonly number[], most: number, tiles: number): number[] {
+function lanesOn(rates: readonly number[], most: number, tiles: number, least = 1): number[] {
   let time = 0;
-  const pace = new Pace(most, () => time);
+  const pace = new Pace(most, least, () => time);
   return Array.from({ length: tiles }, () => {
     const { lanes } = pace;
     time += 1000 / (rates[lanes - 1] ?? 0);
@@ -34,12 +34,18 @@ describe('the lanes of a run', () => {
     expect(Math.min(...lanes)).toBeGreaterThanOrEqual(1);
   });
 
+  test('are never fewer than asked for, and still as many as make it faster', () => {
+    expect(Math.min(...lanesOn([40, 20, 10, 5], 4, 600, 3))).toBe(3);
+    expect(usual(lanesOn([10, 20, 30, 40], 4, 600, 3).slice(200))).toBe(4);
+    expect(new Set(lanesOn([40, 20], 2, 100, 3))).toEqual(new Set([2]));
+  });
+
   test('are never more than fit', () => {
     expect(new Set(lanesOn([10, 20], 1, 100))).toEqual(new Set([1]));
   });
 
   test('are two at the start, and not judged by a clock that stands still', () => {
-    const pace = new Pace(8, () => 5);
+    const pace = new Pace(8, 1, () => 5);
     for (let i = 0; i < 100; i++) pace.add(1000);
     expect(pace.lanes).toBe(2);
   });
