@@ -106,18 +106,26 @@ function tensorOf(
   if (flip !== undefined && flip !== 'neg' && dtype !== 'C64') {
     throw fail('tensor-flip', `is conjugated, but its dtype is ${dtype}`, { found: dtype });
   }
-  if (numel > 0) {
+  const found = view.byteLength;
+  if (numel > 0 && !liesWithin(shape, strides, viewOffset, found / itemBytes)) {
     const last = shape.reduce((sum, n, i) => sum + BigInt(n - 1) * BigInt(strides[i] ?? 0), BigInt(viewOffset));
     const needed = (last + 1n) * BigInt(itemBytes);
-    const found = view.byteLength;
-    if (needed > found) {
-      throw fail('tensor-outside-storage', `needs ${needed} bytes of it, but it has ${found}`, {
-        expected: String(needed),
-        found,
-      });
-    }
+    throw fail('tensor-outside-storage', `needs ${needed} bytes of it, but it has ${found}`, {
+      expected: String(needed),
+      found,
+    });
   }
   return new TorchTensor(dtype, shape, strides, view.start / itemBytes + viewOffset, storage, flip);
+}
+
+/**
+ * True where the last element lies within `count` ones. Numbers do: nothing is subtracted, so that a sum that is not exact
+ * is too large in any case.
+ */
+function liesWithin(shape: readonly number[], strides: readonly number[], offset: number, count: number): boolean {
+  let last = offset;
+  for (let i = 0; i < shape.length; i++) last += ((shape[i] ?? 1) - 1) * (strides[i] ?? 0);
+  return last + 1 <= count;
 }
 
 /** Whole numbers of a tuple, or a copy of those of a list, which the pickle could still change. */
@@ -128,9 +136,10 @@ function countsOf(value: PyValue | undefined): readonly number[] | undefined {
 
 /** The product of the sizes; undefined where it is not exact, were it not for a size of 0. */
 function productOf(sizes: readonly number[]): number | undefined {
-  const product = sizes.reduce((total, size) => total * BigInt(Math.max(size, 1)), 1n);
-  if (product > BigInt(Number.MAX_SAFE_INTEGER)) return undefined;
-  return sizes.includes(0) ? 0 : Number(product);
+  let product = 1;
+  for (const size of sizes) product *= Math.max(size, 1);
+  if (product > Number.MAX_SAFE_INTEGER) return undefined;
+  return sizes.includes(0) ? 0 : product;
 }
 
 function dtypeOfGlobal(value: PyValue): DType | undefined {
