@@ -98,6 +98,11 @@ export async function readColumn(
   if (draft.problems.length === 0) {
     for (const { experts } of parts) fuseExperts(draft, model.shard.path, experts);
   }
+  if (layers && mastersIn === 'optimizer-files' && draft.problems.length === 0) {
+    // Without its master nothing tells which layer's file is the copy of a tied module.
+    const unnamed = [...listed].filter((name) => isTied(name) && !draft.tensors.has(name) && !draft.aliases.has(name));
+    for (const name of unnamed) draft.skipped.push({ name, reason: 'its copy is written under the name of a layer' });
+  }
   for (const name of model.extraState) draft.skipped.push({ name, reason: 'extra state of a module: not a tensor' });
   return { model, draft };
 }

@@ -167,6 +167,16 @@ describe('what is missing or wrong in a pipeline', () => {
     ]);
   });
 
+  test('all optimizer files: the tied module is the layer that has its copy, and its own name is skipped', async () => {
+    const left = Object.entries(files).filter(([path]) => !path.endsWith('optim_states.pt'));
+    const { tensors, skipped, problems } = await inspect(memoryTree(Object.fromEntries(left)));
+    expect(problems).toEqual([]);
+    expect(tensors.map(({ name }) => name)).toContain('0.weight');
+    const reason = 'its copy is written under the name of a layer';
+    expect(skipped).toEqual([{ name: 'tied_modules.embed.weight', reason }]);
+    expect((await inspect(memoryTree(files))).skipped).toEqual([]);
+  });
+
   test('copies of a tied module that are not the same', async () => {
     const alter: GridSpec['alter'] = (held, mp) =>
       mp === 1 && held.name.startsWith('tied_modules.')
