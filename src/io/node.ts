@@ -6,9 +6,9 @@
 
 import { randomInt } from 'node:crypto';
 import { fstatSync, type Stats } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import { crc32 } from '../base/crc32.js';
 import { UnshardError } from '../base/errors.js';
 import { shortRead, sinkFailure, sourceFailure } from './failures.js';
@@ -35,8 +35,9 @@ const PARTIAL = /^\.partial-([0-9a-f]+)-((\d+)-[0-9a-f]+)-[0-9a-f]+$/;
 export async function openFolder(path: string): Promise<FileTree> {
   const root = resolve(path);
   const found = await statOrMissing(root).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
-  if (found === undefined) throw usage('folder-missing', path, 'is not there.');
-  if (!found.isDirectory()) throw usage('not-a-folder', path, 'is not a folder.');
+  const advice = 'Name the folder that the checkpoint is in.';
+  if (found === undefined) throw usage('folder-missing', `${path} is not there.`, path, advice);
+  if (!found.isDirectory()) throw usage('not-a-folder', `${path} is not a folder.`, path, advice);
   return {
     name: basename(root) || root,
     async list(folder) {
@@ -47,7 +48,8 @@ export async function openFolder(path: string): Promise<FileTree> {
 }
 
 /**
- * A folder to write to; it and its sub-folders are made when a file is created. A file is written as
+ * A folder to write to; it and its sub-folders are made when a file is created, and go again where no file of this output
+ * came to stay in them. A file is written as
  * `NAME.partial-MACHINE-PROCESS-NUMBER` beside its place and renamed by `close`. What processes of this machine that
  * are no more have left of a file is removed when it is created. It is not synced to the disk: what a power failure
  * cuts, the reader of the file finds.
@@ -55,6 +57,18 @@ export async function openFolder(path: string): Promise<FileTree> {
 export function folderOutput(path: string): SharedOutput {
   const root = resolve(path);
   const writing = new Set<string>();
+  /** Folders that were made, with those in them. */
+  const made = new Set<string>();
+  const removeMade = async (target: string): Promise<void> => {
+    const isMade = (folder: string) => [...made].some((top) => `${folder}${sep}`.startsWith(`${top}${sep}`));
+    for (let folder = dirname(target); writing.size === 0 && isMade(folder); folder = dirname(folder)) {
+      const isEmpty = await rmdir(folder).then(
+        () => true,
+        () => false,
+      );
+      if (!isEmpty) return;
+    }
+  };
   return {
     name: basename(root) || root,
     async has(file) {
@@ -71,10 +85,18 @@ export function folderOutput(path: string): SharedOutput {
       const explain = (error: unknown) => nodeSinkFailure(file, error, byteLength);
       writing.add(target);
       try {
+        const top = await mkdir(dirname(target), { recursive: true });
+        if (top !== undefined) made.add(top);
         const raw = await startFile(target, file, byteLength, () => writing.delete(target));
-        return makeSink(file, byteLength, raw, explain);
+        const drop = async () => {
+          await raw.drop();
+          await removeMade(target);
+        };
+        return makeSink(file, byteLength, { ...raw, drop }, explain);
       } catch (error) {
         writing.delete(target);
+        await removeMade(target);
+        await refuseNoFolder(path, root);
         throw explain(error);
       }
     },
@@ -82,6 +104,7 @@ export function folderOutput(path: string): SharedOutput {
     async remove(file) {
       try {
         await unlink(targetOf(root, file));
+        await removeMade(targetOf(root, file));
       } catch (error) {
         if (!isNothing(error)) throw nodeSinkFailure(file, error);
       }
@@ -104,6 +127,18 @@ export function folderOutput(path: string): SharedOutput {
       }
     },
   };
+}
+
+/** @throws UnshardError `not-a-folder` of kind `usage` where a file is in the place of a folder to write to, or of one around it. */
+async function refuseNoFolder(path: string, root: string): Promise<void> {
+  for (let folder = root; dirname(folder) !== folder; folder = dirname(folder)) {
+    const found = await stat(folder).catch(() => undefined);
+    if (found?.isDirectory()) return;
+    if (found) {
+      const message = `${folder === root ? path : folder} is not a folder.`;
+      throw usage('not-a-folder', message, folder, 'Name a folder to write to. It is made where it is missing.');
+    }
+  }
 }
 
 /** Removes unfinished files of a folder: those whose names will be as `isMeant` says, of writers that are `isGone`. */
@@ -211,7 +246,6 @@ function isChanged(before: Stats, now: Stats): boolean {
 }
 
 async function startFile(target: string, path: string, byteLength: number, onEnd: () => void): Promise<RawSink> {
-  await mkdir(dirname(target), { recursive: true });
   // A file cannot be renamed to the name of a folder: better found now than when all is written.
   if ((await statOrMissing(target))?.isDirectory()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
   // Without the right to remove it, it stays where it is.
@@ -277,12 +311,6 @@ function isNothing(error: unknown): boolean {
   return ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errnoOf(error));
 }
 
-function usage(code: 'folder-missing' | 'not-a-folder', path: string, says: string): UnshardError {
-  return new UnshardError({
-    kind: 'usage',
-    code,
-    message: `${path} ${says}`,
-    advice: 'Name the folder that the checkpoint is in.',
-    facts: { file: path },
-  });
+function usage(code: 'folder-missing' | 'not-a-folder', message: string, file: string, advice: string): UnshardError {
+  return new UnshardError({ kind: 'usage', code, message, advice, facts: { file } });
 }

@@ -205,7 +205,7 @@ describe('unfinished files', () => {
     expect(await rejectionOf(sink.close())).toMatchObject({ kind: 'sink', code: 'sink-locked' });
     await sink.abort();
     await mine.close();
-    expect(readdirSync(root).sort()).toEqual(['a.bin.partial-notes', 'mine.bin', 'sub']);
+    expect(readdirSync(root).sort()).toEqual(['a.bin.partial-notes', 'mine.bin']);
   });
 
   test('of two writers of one file both get to its end, and the last one stands', async () => {
@@ -244,6 +244,54 @@ test('a sub-folder is removed with what is in it, and nothing happens where ther
   expect(await rejectionOf(output.removeFolder(''))).toMatchObject({ kind: 'sink', code: 'bad-path' });
 });
 
+describe('a folder that was made for an output', () => {
+  test('goes with it, and the ones around it that were made too', async () => {
+    const folder = await temporaryFolder();
+    const sink = await folderOutput(join(folder, 'a/b')).create('sub/model.safetensors', 4);
+    await sink.write(0, new Uint8Array(4));
+    await sink.abort();
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test('goes with the last finished file that is removed', async () => {
+    const folder = await temporaryFolder();
+    const output = folderOutput(join(folder, 'weights'));
+    for (const name of ['one', 'two']) await (await output.create(name, 0)).close();
+    await output.remove('one');
+    expect(readdirSync(folder)).toEqual(['weights']);
+    await output.remove('two');
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test('stays with what others put in it, and as long as another file is written', async () => {
+    const folder = await temporaryFolder();
+    const output = folderOutput(join(folder, 'weights'));
+    const [first, second] = [await output.create('one', 0), await output.create('two', 0)];
+    await first.abort();
+    expect(partials(join(folder, 'weights'))).toHaveLength(1);
+    writeFileSync(join(folder, 'weights/notes'), '');
+    await second.abort();
+    expect(readdirSync(join(folder, 'weights'))).toEqual(['notes']);
+  });
+
+  test('stays where it was there before', async () => {
+    const folder = await temporaryFolder();
+    await (await folderOutput(folder).create('one', 0)).abort();
+    expect(existsSync(folder)).toBe(true);
+  });
+});
+
+test.each(['', '/sub/folder'])(
+  'a file in the place of a folder to write to is told (below it: "%s")',
+  async (below) => {
+    const file = join(await temporaryFolder(), 'weights');
+    writeFileSync(file, 'mine');
+    const failure = await rejectionOf(folderOutput(file + below).create('model.safetensors', 4));
+    expect(failure).toMatchObject({ kind: 'usage', code: 'not-a-folder', facts: { file } });
+    expect(readFileSync(file, 'utf8')).toBe('mine');
+  },
+);
+
 test('a link in the way of an output is replaced, not followed', async () => {
   const root = await temporaryFolder();
   writeFileSync(join(root, 'precious'), 'keep me');
@@ -262,7 +310,7 @@ test('a name that is taken or too long is refused before anything is written', a
   expect(await rejectionOf(output.create('folder', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
   expect(await rejectionOf(output.create('file/a.bin', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
   expect(await rejectionOf(folderOutput(join(root, 'file')).create('a.bin', 1))).toMatchObject({
-    code: 'sink-name-taken',
+    code: 'not-a-folder',
   });
   const long = 'x'.repeat(300);
   expect(await rejectionOf(output.create(long, 1))).toMatchObject({ code: 'sink-bad-name', facts: { file: long } });
