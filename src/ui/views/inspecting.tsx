@@ -13,7 +13,7 @@ export function Inspecting({ state, send }: { readonly state: InspectingState; r
       <p>Only the structure is read, not the weights.</p>
       <progress aria-label="Files read" value={progress?.done} max={progress?.total} />
       <p class="status" aria-live="polite">
-        {progress ? `${plural(progress.done, 'file')} of ${progress.total}` : 'Listing files'}
+        {progress ? `${formatCount(progress.done)} of ${plural(progress.total, 'file')}` : 'Listing files'}
       </p>
       <p class="file">
         <code>{progress?.file ?? '\u00a0'}</code>
