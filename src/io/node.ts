@@ -4,7 +4,6 @@
  * @module
  */
 
-import { randomInt } from 'node:crypto';
 import { fstatSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -22,7 +21,12 @@ import type { ByteSource, FileTree, SharedOutput, TreeEntry } from './types.js';
 const HOST = crc32(new TextEncoder().encode(hostname())).toString(16);
 
 /** This process in the names of unfinished files. Its number alone is that of an earlier process too, in a container always. */
-const PROCESS = `${process.pid}-${randomInt(2 ** 32).toString(16)}`;
+const PROCESS = `${process.pid}-${randomHex()}`;
+
+/** Tells names apart and need not be secret: a file of a name that is taken is never opened. */
+function randomHex(): string {
+  return Math.floor(Math.random() * 2 ** 32).toString(16);
+}
 
 /** What follows the name of an unfinished file: the machine, the process by two numbers, and a number of the file's own. */
 const PARTIAL = /^\.partial-([0-9a-f]+)-((\d+)-[0-9a-f]+)-[0-9a-f]+$/;
@@ -250,7 +254,7 @@ async function startFile(target: string, path: string, byteLength: number, onEnd
   if ((await statOrMissing(target))?.isDirectory()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
   // Without the right to remove it, it stays where it is.
   await removePartials(dirname(target), (name) => name === basename(target), isAbandoned).catch(() => undefined);
-  const partial = `${target}.partial-${HOST}-${PROCESS}-${randomInt(2 ** 32).toString(16)}`;
+  const partial = `${target}.partial-${HOST}-${PROCESS}-${randomHex()}`;
   const file = await open(partial, 'wx+');
   const { dev, ino } = await file.stat();
   const isOurs = async () => {
