@@ -6,8 +6,12 @@
  */
 
 import { once } from '../base/once.js';
-import type { OutputTree } from '../index.js';
+import { type ByteSink, isUnshardError, type OutputTree } from '../index.js';
 import { changedSink } from './sinks.js';
+
+/** How often a file that should fit is tried, and the time between two tries in milliseconds: three seconds in all. */
+const ATTEMPTS = 16;
+const PAUSE_MS = 200;
 
 /** Why a run stands still. Sizes are bytes. */
 export interface SpaceWait {
@@ -64,6 +68,20 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
     }
   }
 
+  /** The browser counts what was given back with a delay: what a look has found may be refused a moment later. */
+  async function createFitting(path: string, byteLength: number): Promise<ByteSink> {
+    for (let attempt = 1; ; attempt++) {
+      await untilItFits(path, byteLength);
+      try {
+        return await tree.create(path, byteLength);
+      } catch (error) {
+        const isFull = isUnshardError(error, 'sink') && error.detail.code === 'sink-no-space';
+        if (!isFull || attempt === ATTEMPTS) throw error;
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    }
+  }
+
   function wakeAll(): void {
     changes += 1;
     const waiting = wake;
@@ -87,8 +105,7 @@ export function boundBySpace(tree: OutputTree, { spaceFor, onWait, signal }: Spa
       name: tree.name,
       has: (path) => tree.has(path),
       async create(path, byteLength) {
-        await untilItFits(path, byteLength);
-        const sink = await tree.create(path, byteLength);
+        const sink = await createFitting(path, byteLength);
         unfinished += 1;
         const ended = once(() => {
           unfinished -= 1;

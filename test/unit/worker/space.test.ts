@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { UnshardError } from '../../../src/base/errors.js';
 import { memoryOutput } from '../../../src/io/memory.js';
 import type { OutputTree } from '../../../src/io/types.js';
 import { boundBySpace, type SpaceWait } from '../../../src/worker/space.js';
@@ -137,6 +138,29 @@ describe('a tree of little space', () => {
     await letGo(['c']);
     await writing;
     expect([...memory.files.keys()]).toEqual(['a', 'd']);
+  });
+
+  it('tries again where space that was found is refused, and in the end says so', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const full = new UnshardError({ kind: 'sink', code: 'sink-no-space', message: '', advice: '', facts: {} });
+    const memory = memoryOutput();
+    let refusals = 2;
+    const create: OutputTree['create'] = async (path, byteLength) => {
+      if (refusals-- > 0) throw full;
+      return memory.create(path, byteLength);
+    };
+    const spaceFor = async (): Promise<number> => 10;
+    const { signal } = new AbortController();
+    const { tree } = boundBySpace({ ...memory, create }, { spaceFor, onWait: () => {}, signal });
+    const writing = write(tree, 'a', 4);
+    await vi.advanceTimersByTimeAsync(1000);
+    await writing;
+    expect([...memory.files.keys()]).toEqual(['a']);
+    refusals = Number.POSITIVE_INFINITY;
+    const refused = expect(write(tree, 'b', 4)).rejects.toBe(full);
+    await vi.advanceTimersByTimeAsync(60_000);
+    await refused;
   });
 
   it('leaves it to the tree where nothing can be let go, or the space is not known', async () => {
