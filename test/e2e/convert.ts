@@ -5,7 +5,7 @@
  * @module
  */
 
-import { mkdirSync, realpathSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -45,7 +45,8 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
   --overwrite             replace existing files
   --download              let the browser download the files, and move them to OUT
   --backend BACKEND       auto, gpu or cpu; gpu starts a software adapter where there is no other
-  --screenshots DIR       save a picture of each stage`;
+  --screenshots DIR       save a picture of each stage
+  --help                  show this text`;
 
 /** Time between two looks at the memory, in milliseconds. */
 const MEMORY_MS = 100;
@@ -80,10 +81,18 @@ async function main(): Promise<void> {
       download: { type: 'boolean' },
       backend: { type: 'string' },
       screenshots: { type: 'string' },
+      help: { type: 'boolean' },
     },
   });
+  if (values.help) {
+    console.log(USAGE);
+    return;
+  }
   const [checkpoint, output] = positionals;
   if (checkpoint === undefined || output === undefined || positionals.length > 2) throw new Error(USAGE);
+  for (const folder of [checkpoint, ...(values.also ?? [])]) {
+    if (!existsSync(folder)) throw new Error(`${folder} is not there.`);
+  }
   assertPageBuilt();
   mkdirSync(output, { recursive: true });
   const { screenshots, tag, dtype, format, include, exclude, overflow, overwrite, backend, sha256 } = values;
