@@ -2,15 +2,17 @@
 const PIECE = /0*(\d+)|\D+/g;
 
 /**
- * Items in the natural order of their names: numbers in them by their value, all else by code units. It is the same on
- * every machine, and needs no table of a language.
+ * Items in the natural order of their names: numbers in them by their value, all else by code units; of names that are the
+ * same by that, the one with fewer zeros comes first. It is the same on every machine, and needs no table of a language.
  */
 export function inNaturalOrder<T>(items: readonly T[], nameOf: (item: T) => string): T[] {
   const keyed = items.map((item) => {
     const name = nameOf(item);
     return { item, name, pieces: [...name.matchAll(PIECE)].map(([piece, number]) => number ?? piece) };
   });
-  keyed.sort((a, b) => comparePieces(a.pieces, b.pieces) || compareText(a.name, b.name));
+  keyed.sort(
+    (a, b) => comparePieces(a.pieces, b.pieces) || a.name.length - b.name.length || compareText(a.name, b.name),
+  );
   return keyed.map(({ item }) => item);
 }
 
