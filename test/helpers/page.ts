@@ -56,7 +56,7 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
     ignoreDefaultArgs: ['--disable-dev-shm-usage'],
   });
   context.setDefaultTimeout(PATIENCE_MS);
-  const page = context.pages()[0] ?? (await context.newPage());
+  const page = await onlyPage(context);
   const session = await context.newCDPSession(page);
   return {
     context,
@@ -69,6 +69,18 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
       rmSync(home, { recursive: true, force: true, maxRetries: 20 });
     },
   };
+}
+
+/**
+ * The one tab of a browser that was started. Sometimes there is a second one in front of it, and a tab behind another draws
+ * and takes clicks once in a while only.
+ */
+async function onlyPage(context: BrowserContext): Promise<Page> {
+  const [page = await context.newPage(), ...others] = context.pages();
+  await Promise.all(others.map((other) => other.close()));
+  context.on('page', (late) => void late.close());
+  await page.bringToFront();
+  return page;
 }
 
 /**
