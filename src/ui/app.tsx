@@ -133,10 +133,13 @@ function useDrop(state: State, onDrop: (data: DataTransfer) => void): boolean {
       setDragging(false);
       if (takes && event.dataTransfer) onDrop(event.dataTransfer);
     };
+    // Where the page moves under the pointer, what is entered then has to take the drop at once.
+    addEventListener('dragenter', over);
     addEventListener('dragover', over);
     addEventListener('dragleave', leave);
     addEventListener('drop', drop);
     return () => {
+      removeEventListener('dragenter', over);
       removeEventListener('dragover', over);
       removeEventListener('dragleave', leave);
       removeEventListener('drop', drop);

@@ -84,8 +84,8 @@ export function assertPageBuilt(): void {
 }
 
 /** Longest time until a dropped folder shows, in milliseconds, and how often it is dropped. */
-const DROP_MS = 20_000;
-const DROPS = 3;
+const DROP_MS = 5000;
+const DROPS = 12;
 
 /** Opens the page and waits until it can be used. */
 export async function openPage(page: Page, url: string): Promise<void> {

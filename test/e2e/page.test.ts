@@ -148,6 +148,32 @@ describe('what is dropped', () => {
     await expect.poll(() => page.getByRole('alert').textContent()).toContain('That is a file.');
   });
 
+  it('where the page has just moved stays with it: the browser would open it in place of the page', async () => {
+    const { page, url } = session;
+    await openPage(page, url);
+    await page.getByRole('button', { name: 'Try a sample' }).click();
+    await reachStage(page, 'plan');
+    await page.evaluate(() => {
+      addEventListener('drop', (event) => Reflect.set(globalThis, 'isKept', event.defaultPrevented));
+    });
+    const devTools = await page.context().newCDPSession(page);
+    const data = { items: [], files: [checkpointPath('llama-zero2-bf16-w1')], dragOperationsMask: 1 };
+    // The heading is entered, and dropped on before anything could be dragged over it.
+    for (const [type, element] of [
+      ['dragEnter', 'header'],
+      ['dragOver', 'h1'],
+      ['drop', 'h1'],
+    ] as const) {
+      const box = await page.locator(element).first().boundingBox();
+      if (!box) throw new Error(`${element} cannot be seen.`);
+      const at = { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+      await devTools.send('Input.dispatchDragEvent', { type, ...at, data });
+    }
+    await devTools.detach();
+    await expect.poll(() => page.evaluate(() => Reflect.get(globalThis, 'isKept'))).toBe(true);
+    expect(await page.locator('main').getAttribute('data-state')).toBe('plan');
+  });
+
   it('and is more than one folder is answered with a sentence', async () => {
     const { page, url } = session;
     await openPage(page, url);
