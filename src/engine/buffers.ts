@@ -16,6 +16,11 @@ export interface TileBuffers {
 /** Buffers grow in steps of this (1 MiB), so that tiles of nearly the same size use the same one. */
 const BUFFER_STEP = 2 ** 20;
 
+/** A length for tiles of nearly `length` bytes. */
+export function roomFor(length: number): number {
+  return Math.ceil(length / BUFFER_STEP) * BUFFER_STEP;
+}
+
 /** The memory of one lane: kept from tile to tile, and grown where a tile needs more. */
 export class LaneBuffers {
   readonly #kept: Record<keyof TileBuffers, Uint8Array<ArrayBuffer>> = {
@@ -53,7 +58,7 @@ export class LaneBuffers {
   #take(which: keyof TileBuffers, length: number): Uint8Array {
     if (this.#kept[which].length < length) {
       releaseBytes(this.#kept[which]);
-      this.#kept[which] = this.#allocate(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
+      this.#kept[which] = this.#allocate(roomFor(length));
     }
     return this.#kept[which].subarray(0, length);
   }

@@ -10,7 +10,7 @@ import type { AuditRun } from './audit.js';
 import { LaneBuffers } from './buffers.js';
 import { type FillContext, type Filled, fillTile } from './fill.js';
 import { readBackOpen } from './read-back.js';
-import { type Tile, type TileRange, tileAt } from './tiles.js';
+import { outputFile, type Tile, type TileRange, tileAt } from './tiles.js';
 import { workOf } from './work.js';
 import { type WrittenRange, writtenRanges } from './written.js';
 import { placeDescriptors } from './zip-records.js';
@@ -57,8 +57,7 @@ export function localFiller(context: FillContext, { crcs, readBack }: FillerOpti
         const fitted = buffers.fit(work, memory?.subarray(0, tile.length));
         const { copied, ...filled } = await fillTile(context, work, fitted);
         const written = crcsOf(context, tile, fitted.output, crcs, copied);
-        const path = plan.files[tile.file]?.path ?? '';
-        if (sink) await writeTo(sink, path, tile.at, fitted.output, readBack);
+        if (sink) await writeTo(sink, outputFile(plan, tile.file).path, tile.at, fitted.output, readBack);
         return { ...filled, written, audited: [] };
       } finally {
         if (isClosed) buffers.release();
@@ -102,7 +101,7 @@ function crcsOf(
   crcs: CrcsWanted,
   copied: readonly WrittenRange[],
 ): WrittenRange[] {
-  const zip = plan.files[tile.file]?.zip;
+  const { zip } = outputFile(plan, tile.file);
   if (crcs === 'none' || (crcs === 'zip' && !zip)) return [];
   const parts = writtenRanges(tile, bytes, zip !== undefined, copied);
   return zip ? [...parts, ...placeDescriptors(zip.records, tile, bytes, parts)] : parts;

@@ -7,7 +7,6 @@
 
 import { takeTurns } from '../base/concurrent.js';
 import { crc32 } from '../base/crc32.js';
-import { assert } from '../base/errors.js';
 import type { CheckReport } from '../checkpoints/inventory.js';
 import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
@@ -15,7 +14,7 @@ import type { OutputFile, Plan } from '../plan/plan.js';
 import { writeTo } from './filler.js';
 import { readBack } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
-import type { Tile } from './tiles.js';
+import { outputFile, type Tile } from './tiles.js';
 import { crcOfFile, type WrittenRange } from './written.js';
 import { withCrcs } from './zip-records.js';
 
@@ -135,8 +134,7 @@ export class RunOutput {
   }
 
   async #create(index: number): Promise<OpenFile> {
-    const plan = this.#plan.files[index];
-    assert(plan, `the plan has no file ${index}`);
+    const plan = outputFile(this.#plan, index);
     const sink = await this.#options.output.create(plan.path, plan.byteLength);
     const left = plan.parts.reduce((sum, part) => sum + part.length, 0);
     return { plan, sink, written: [], left };

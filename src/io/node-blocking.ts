@@ -9,7 +9,7 @@ import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { shortRead, sourceFailure } from './failures.js';
 import { nodeSinkFailure, nodeSourceFailure } from './node-failures.js';
 import { makeSource, READ_PIECE } from './source.js';
-import type { ByteSource, SharedSink } from './types.js';
+import type { ByteSource, OpenSink } from './types.js';
 
 /**
  * Opens a file by its full path, which is the `place` of a source.
@@ -49,11 +49,7 @@ export async function openBlockingSource(path: string, place: string): Promise<B
  *
  * @throws UnshardError of kind `sink`, now and later.
  */
-export async function openBlockingSink(
-  path: string,
-  place: string,
-  byteLength: number,
-): Promise<SharedSink & { release(): Promise<void> }> {
+export async function openBlockingSink(path: string, place: string, byteLength: number): Promise<OpenSink> {
   const explained = <T>(work: () => T): T => {
     try {
       return work();

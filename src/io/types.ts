@@ -46,6 +46,12 @@ export interface SharedSink {
   read?(offset: number, into: Uint8Array): Promise<void>;
 }
 
+/** A file being written, as another thread than that of its sink has opened it. */
+export interface OpenSink extends SharedSink {
+  /** Lets go of the file, which is not complete by that. */
+  release(): Promise<void>;
+}
+
 /** A file being written. Nothing appears under its name before `close`. */
 export interface ByteSink extends SharedSink {
   /**

@@ -6,7 +6,7 @@
 
 import { type Endpoint, expose, transfer } from 'comlink';
 import { assert } from '../../base/errors.js';
-import type { ByteSource, SharedSink } from '../../io/types.js';
+import type { ByteSource, OpenSink } from '../../io/types.js';
 import type { Plan } from '../../plan/plan.js';
 import { CrcAudit } from '../audit.js';
 import { cpuBackend } from '../cpu.js';
@@ -24,12 +24,6 @@ export interface ThreadFiles {
   openSource(path: string, place: unknown): Promise<ByteSource>;
   /** Opens a file of `byteLength` bytes, which is being written, by the `place` of its sink. Absent where threads cannot write. */
   openSink?(path: string, place: unknown, byteLength: number): Promise<OpenSink>;
-}
-
-/** A file that a thread writes to. */
-export interface OpenSink extends SharedSink {
-  /** Lets go of the file, which is not complete by that. */
-  release(): Promise<void>;
 }
 
 /** A run, as its thread sees it. */

@@ -9,6 +9,7 @@ import { type Endpoint, type Remote, releaseProxy, transfer, wrap } from 'comlin
 import { assert } from '../../base/errors.js';
 import type { ByteSink } from '../../io/types.js';
 import type { Plan } from '../../plan/plan.js';
+import { roomFor } from '../buffers.js';
 import { type FilledTile, type Filler, type FillerOptions, writeTo } from '../filler.js';
 import type { PlanSources } from '../sources.js';
 import { outputFile, type TileRange } from '../tiles.js';
@@ -20,9 +21,6 @@ const WORTH_BYTES = 2 ** 26;
 
 /** More threads than this wait for the disk, whatever the machine. */
 const MOST_THREADS = 4;
-
-/** The memory of tiles grows in steps of this (1 MiB), so that tiles of nearly the same size use the same one. */
-const MEMORY_STEP = 2 ** 20;
 
 /** A port of a platform whose other things that can move with messages are not those of browsers. */
 type MemoryPort = Pick<Endpoint, 'addEventListener' | 'removeEventListener' | 'start'> & {
@@ -126,7 +124,7 @@ async function openFiller(
 
   async function fillHere(worker: Worker, tile: TileRange, sink: ByteSink): Promise<FilledTile> {
     const free = idle.pop();
-    const memory = free && free.byteLength >= tile.length ? free : new ArrayBuffer(roundUp(tile.length));
+    const memory = free && free.byteLength >= tile.length ? free : new ArrayBuffer(roomFor(tile.length));
     const { memory: back, ...filled } = await worker.call((api) => api.fillMemory(tile, transfer(memory, [memory])));
     const bytes = new Uint8Array(back, 0, tile.length);
     const { path } = outputFile(plan, tile.file);
@@ -152,8 +150,4 @@ async function openFiller(
       await closeAll();
     },
   };
-}
-
-function roundUp(length: number): number {
-  return Math.ceil(length / MEMORY_STEP) * MEMORY_STEP;
 }
