@@ -15,8 +15,10 @@ export interface Measurement {
   readonly describe: string;
   /** Checkpoints that it generates. */
   readonly recipes: readonly RecipeName[];
-  /** Measures, and verifies what came out. What throws here fails the bench, and the other measurements go on. */
-  run(context: Context): Promise<readonly Row[]>;
+  /**
+   * Measures row by row, and verifies what came out. What throws here fails the bench, and the other measurements go on.
+   */
+  run(context: Context): AsyncIterable<Row>;
 }
 
 /** What the runner gives to a measurement. */

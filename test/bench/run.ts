@@ -40,8 +40,8 @@ ${MEASUREMENTS.map(({ name, describe }) => `  ${name.padEnd(18)} ${describe}`).j
 /** A measurement and what came of it. */
 interface Outcome {
   readonly measurement: Measurement;
-  readonly rows: readonly Row[];
-  readonly failures: readonly string[];
+  readonly rows: Row[];
+  readonly failures: string[];
 }
 
 async function main(): Promise<void> {
@@ -83,14 +83,18 @@ async function main(): Promise<void> {
     mkdirSync(work, { recursive: true });
     console.log(spaceText(selected, checkpoints, elements));
     for (const measurement of selected) {
-      const outcome = await make(measurement, { runs, work, checkpoints, log });
+      const outcome: Outcome = { measurement, rows: [], failures: [] };
       outcomes.push(outcome);
+      // What is measured so far is there when the rest is not waited for.
+      for await (const row of make(outcome, { runs, work, checkpoints, log })) {
+        log(tableText([row]));
+        const results = outcomes.map(resultOf);
+        writeFileSync(
+          values.json,
+          `${JSON.stringify({ machine, runs, elements, measurements: results }, undefined, 1)}\n`,
+        );
+      }
       console.log(`\n${measurement.name}: ${measurement.describe}\n${tableText(outcome.rows)}`);
-      const results = outcomes.map(resultOf);
-      writeFileSync(
-        values.json,
-        `${JSON.stringify({ machine, runs, elements, measurements: results }, undefined, 1)}\n`,
-      );
     }
   } finally {
     removeWork();
@@ -126,17 +130,16 @@ function removeStaleWork(): void {
   }
 }
 
-async function make(measurement: Measurement, context: Context): Promise<Outcome> {
+/** Makes a measurement, and gives each row once it is noted. */
+async function* make({ measurement, rows, failures }: Outcome, context: Context): AsyncGenerator<Row> {
   try {
-    const rows = await measurement.run(context);
-    return {
-      measurement,
-      rows,
-      failures: rows.flatMap(({ subject, failures }) => failures.map((failure) => `${subject}: ${failure}`)),
-    };
+    for await (const row of measurement.run(context)) {
+      rows.push(row);
+      failures.push(...row.failures.map((failure) => `${row.subject}: ${failure}`));
+      yield row;
+    }
   } catch (error) {
-    const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    return { measurement, rows: [], failures: [`${measurement.name}: ${reason}`] };
+    failures.push(`${measurement.name}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
   }
 }
 

@@ -1,6 +1,6 @@
 import { copy } from '../baselines/copy.js';
 import { measureAgainst } from '../conversion.js';
-import type { Measurement, Row } from '../measurement.js';
+import type { Measurement } from '../measurement.js';
 import { commandLine as road } from '../roads/command-line.js';
 import type { Settings } from '../roads/road.js';
 
@@ -17,13 +17,11 @@ export const commandLine: Measurement = {
   name: 'command-line',
   describe: 'the command line against cp of its output, with a warm and a cold page cache',
   recipes: ['zero3', 'zero2'],
-  async run(context) {
-    const rows: Row[] = [];
+  async *run(context) {
     for (const checkpoint of context.checkpoints.large()) {
       for (const { settings, ...options } of CASES) {
-        rows.push(await measureAgainst(context, { road, checkpoint, settings }, copy, options));
+        yield await measureAgainst(context, { road, checkpoint, settings }, copy, options);
       }
     }
-    return rows;
   },
 };

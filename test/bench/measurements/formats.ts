@@ -1,6 +1,6 @@
 import { shardBytes } from '../checkpoint/recipes.js';
 import { measurePair } from '../conversion.js';
-import type { Measurement, Row } from '../measurement.js';
+import type { Measurement } from '../measurement.js';
 import { commandLine as road } from '../roads/command-line.js';
 import type { Settings } from '../roads/road.js';
 
@@ -17,8 +17,7 @@ export const formats: Measurement = {
   name: 'formats',
   describe: 'the command line to 16 bits against fp32, .bin against safetensors, shards against one file',
   recipes: ['zero3', 'zero2'],
-  async run(context) {
-    const rows: Row[] = [];
+  async *run(context) {
     const fp32 = { dtype: 'fp32' } as const;
     const [zero3, zero2] = context.checkpoints.large();
     const direct = (dtype: 'bf16' | 'fp16', target: number): Pair => {
@@ -41,9 +40,8 @@ export const formats: Measurement = {
       if (!checkpoint) continue;
       for (const { name, ours, against, target } of pairs) {
         const of = (settings: Settings) => ({ road, checkpoint, settings });
-        rows.push(await measurePair(context, `${checkpoint.label}, ${name}`, [of(ours), of(against)], target));
+        yield await measurePair(context, `${checkpoint.label}, ${name}`, [of(ours), of(against)], target);
       }
     }
-    return rows;
   },
 };

@@ -3,7 +3,7 @@ import { commandLine } from './command-line.js';
 import { formats } from './formats.js';
 import { kernels } from './kernels.js';
 import { memory } from './memory.js';
-import { page, pageGpu } from './page.js';
+import { page, pageDownload, pageGpu, pageShards } from './page.js';
 import { ranks } from './ranks.js';
 import { shapes } from './shapes.js';
 import { start } from './start.js';
@@ -12,6 +12,8 @@ import { start } from './start.js';
 export const MEASUREMENTS: readonly Measurement[] = [
   commandLine,
   page,
+  pageShards,
+  pageDownload,
   pageGpu,
   formats,
   memory,

@@ -11,12 +11,10 @@ export const kernels: Measurement = {
   name: 'kernels',
   describe: 'conversion alone: GB/s of input in Node, in Chromium and on a software GPU adapter',
   recipes: [],
-  async run({ runs, log }) {
+  async *run({ runs, log }) {
     log('kernels: Node');
-    const rows = [
-      await rowOf('Node, WebAssembly', runs, inNode('wasm')),
-      await rowOf('Node, JavaScript', runs, inNode('js')),
-    ];
+    yield rowOf('Node, WebAssembly', runs, inNode('wasm'));
+    yield rowOf('Node, JavaScript', runs, inNode('js'));
     const pages = await serveBenchPages();
     const browser = await launchBrowser();
     try {
@@ -29,13 +27,12 @@ export const kernels: Measurement = {
             ([asked, by]) => window.measureConversion?.(asked, by) ?? Promise.reject(new Error('no page')),
             [conversion, converter] as const,
           );
-        rows.push(await rowOf(`Chromium, ${converter}`, runs, measure));
+        yield rowOf(`Chromium, ${converter}`, runs, measure);
       }
     } finally {
       await browser.close();
       await pages.close();
     }
-    return rows;
   },
 };
 

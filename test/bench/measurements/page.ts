@@ -1,6 +1,7 @@
 import { servePage } from '../../helpers/serve.js';
 import { barePage } from '../baselines/bare-page.js';
 import { serveBenchPages } from '../browser/serve.js';
+import type { BenchCheckpoint } from '../checkpoint/cache.js';
 import { shardBytes } from '../checkpoint/recipes.js';
 import { measureAgainst } from '../conversion.js';
 import type { Context, Measurement, Row } from '../measurement.js';
@@ -19,21 +20,31 @@ interface Case {
   readonly settings: Settings;
 }
 
-/** The built page on the CPU: into one file, into shards, and as a download. */
+/** The built page on the CPU, into one file. */
 export const page: Measurement = {
   name: 'page',
-  describe: 'the page on the CPU against a bare read and write of the same bytes through the same APIs',
+  describe: 'the page on the CPU into one file, against a bare read and write of the same bytes through the same APIs',
   recipes: ['zero3', 'zero2'],
-  async run(context) {
-    const [first, ...others] = context.checkpoints.large();
-    const into = (destination: Destination, settings: Partial<Settings> = {}): Case[] =>
-      PRECISIONS.map((dtype) => ({ backend: 'cpu', destination, settings: { dtype, ...settings } }));
-    const shards = { maxShardSize: shardBytes(context.checkpoints.elements) };
-    return measurePages(context, [
-      ...[first, ...others].map((checkpoint) => ({ checkpoint, cases: into('folder') })),
-      { checkpoint: first, cases: [...into('folder', shards), ...into('download')] },
-    ]);
+  async *run(context) {
+    for (const checkpoint of context.checkpoints.large()) yield* measurePage(context, checkpoint, onCpu('folder'));
   },
+};
+
+/** The same into several files. */
+export const pageShards: Measurement = {
+  name: 'page-shards',
+  describe: 'the page on the CPU into shards of about 500 MB, against a bare read and write',
+  recipes: ['zero3'],
+  run: (context) =>
+    measurePage(context, first(context), onCpu('folder', { maxShardSize: shardBytes(context.checkpoints.elements) })),
+};
+
+/** The same as a download. */
+export const pageDownload: Measurement = {
+  name: 'page-download',
+  describe: 'the page on the CPU as a download, against a bare read and write',
+  recipes: ['zero3'],
+  run: (context) => measurePage(context, first(context), onCpu('download')),
 };
 
 /** The built page through the shaders, on a software adapter: the CPU that poses as a GPU. */
@@ -41,32 +52,33 @@ export const pageGpu: Measurement = {
   name: 'page-gpu',
   describe: 'the page on a software GPU adapter, and how long it waits for that',
   recipes: ['zero3'],
-  async run(context) {
-    const [checkpoint] = context.checkpoints.large();
-    const cases: Case[] = [{ backend: 'gpu', destination: 'folder', settings: { dtype: 'bf16' } }];
-    return measurePages(context, [{ checkpoint, cases }]);
-  },
+  run: (context) =>
+    measurePage(context, first(context), [{ backend: 'gpu', destination: 'folder', settings: { dtype: 'bf16' } }]),
 };
 
-async function measurePages(
+function onCpu(destination: Destination, settings: Partial<Settings> = {}): Case[] {
+  return PRECISIONS.map((dtype) => ({ backend: 'cpu', destination, settings: { dtype, ...settings } }));
+}
+
+function first({ checkpoints }: Context): BenchCheckpoint {
+  return checkpoints.large()[0] ?? checkpoints.made('zero3');
+}
+
+async function* measurePage(
   context: Context,
-  all: readonly { readonly checkpoint: ReturnType<Context['checkpoints']['made']> | undefined; cases: Case[] }[],
-): Promise<Row[]> {
-  const rows: Row[] = [];
+  checkpoint: BenchCheckpoint,
+  cases: readonly Case[],
+): AsyncGenerator<Row> {
   const served = await servePage();
   const pages = await serveBenchPages();
   try {
-    for (const { checkpoint, cases } of all) {
-      if (!checkpoint) throw new Error('There is no checkpoint.');
-      for (const { backend, destination, settings } of cases) {
-        const configuration = { road: pageRoad(served, backend, destination), checkpoint, settings };
-        const target = backend === 'cpu' ? { target: PAGE_TARGET } : {};
-        rows.push(await measureAgainst(context, configuration, barePage(pages, destination), target));
-      }
+    for (const { backend, destination, settings } of cases) {
+      const configuration = { road: pageRoad(served, backend, destination), checkpoint, settings };
+      const target = backend === 'cpu' ? { target: PAGE_TARGET } : {};
+      yield await measureAgainst(context, configuration, barePage(pages, destination), target);
     }
   } finally {
     await served.close();
     await pages.close();
   }
-  return rows;
 }

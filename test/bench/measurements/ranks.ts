@@ -31,14 +31,12 @@ export const ranks: Measurement = {
   name: 'ranks',
   describe: '1,024 ranks inspected by the command line and the page; 50,000 tensors on 1,024 ranks planned',
   recipes: [],
-  async run(context) {
+  async *run(context) {
     const inspected = checkpointOf(context, INSPECTED);
     const planned = checkpointOf(context, PLANNED);
-    return [
-      await rowOf(context, '1,024 ranks inspected, command line', () => inspectedByCommandLine(context, inspected)),
-      await rowOf(context, '1,024 ranks inspected, page', () => inspectedByPage(context, inspected)),
-      await rowOf(context, '50,000 tensors on 1,024 ranks planned', () => plannedByCommandLine(context, planned)),
-    ];
+    yield rowOf(context, '1,024 ranks inspected, command line', () => inspectedByCommandLine(context, inspected));
+    yield rowOf(context, '1,024 ranks inspected, page', () => inspectedByPage(context, inspected));
+    yield rowOf(context, '50,000 tensors on 1,024 ranks planned', () => plannedByCommandLine(context, planned));
   },
 };
 

@@ -1,6 +1,6 @@
 import type { RecipeName } from '../checkpoint/recipes.js';
 import { measurePair } from '../conversion.js';
-import type { Context, Measurement, Row } from '../measurement.js';
+import type { Context, Measurement } from '../measurement.js';
 import { commandLine as road } from '../roads/command-line.js';
 import type { Settings } from '../roads/road.js';
 import type { Configuration } from '../trial.js';
@@ -27,15 +27,13 @@ export const shapes: Measurement = {
   name: 'shapes',
   describe: 'the command line with odd shapes against a plain model of as many bytes',
   recipes: [...new Set(CASES.flatMap(({ odd, plain }) => [odd, plain]))],
-  async run(context) {
-    const rows: Row[] = [];
+  async *run(context) {
     for (const { odd, plain, settings } of CASES) {
       const ours = configurationOf(context, odd, settings);
       const { tpRules: _, ...plainSettings } = settings;
       const name = `${LABELS[odd] ?? ours.checkpoint.label}, ${settings.dtype}`;
-      rows.push(await measurePair(context, name, [ours, configurationOf(context, plain, plainSettings)], SLOWER));
+      yield await measurePair(context, name, [ours, configurationOf(context, plain, plainSettings)], SLOWER);
     }
-    return rows;
   },
 };
 
