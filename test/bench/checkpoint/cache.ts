@@ -48,7 +48,7 @@ export interface CheckpointChoice {
 const LARGE: readonly RecipeName[] = ['zero3', 'zero2'];
 
 /** Part of the name of a cached checkpoint. To be raised when other bytes are generated for the same options. */
-const GENERATION = 3;
+const GENERATION = 4;
 
 /** The checkpoints of a choice. */
 export function openCheckpoints({ cache, elements, named, log }: CheckpointChoice): Checkpoints {

@@ -44,12 +44,15 @@ export function wideParameters(elements: number): Parameter[] {
   return parametersOf(Array.from({ length: count }, (_, i) => [`layers.${i}.down_proj.weight`, shape]));
 }
 
-/** About `elements` elements in few matrices of 2 GB each in fp32, and vectors of 40 bytes between them. */
+/**
+ * About `elements` elements in few matrices of 2 GB each in fp32, and vectors of 40 bytes between them. At 3 G there are
+ * about as many tensors as a model of that size has.
+ */
 export function giantAndTinyParameters(elements: number): Parameter[] {
   const giant = [32768, 16384];
   const giants = Math.max(1, Math.round(elements / product(giant)));
   const tiny = 10;
-  const between = 2000;
+  const between = 50;
   return parametersOf(
     Array.from(
       { length: giants },

@@ -9,19 +9,26 @@ import type { Road } from '../roads/road.js';
 /** What counts as no growth, while the checkpoint grows thirty times. */
 const GROWTH_TARGET = 1.1;
 
-/** Peak memory with checkpoints of several sizes, on both roads. bf16, where input and output tiles differ. */
+const SETTINGS = { dtype: 'bf16' } as const;
+
+/**
+ * Peak memory with checkpoints of several sizes, on both roads. bf16, where input and output tiles differ. Beside them one
+ * of many tensors: what is known of each is in memory, whatever its size.
+ */
 export const memory: Measurement = {
   name: 'memory',
-  describe: 'peak memory with a small, a large and a giant checkpoint, and how many times it grows',
-  recipes: ['small', 'zero3', 'giant'],
+  describe: 'peak memory with a small, a large and a giant checkpoint, how many times it grows, and with many tensors',
+  recipes: ['small', 'zero3', 'giant', 'small-tensors'],
   async *run(context) {
     const { checkpoints } = context;
     const large = checkpoints.large()[0] ?? checkpoints.made('zero3');
     const sizes = [checkpoints.made('small'), large, checkpoints.made('giant')];
     const served = await servePage();
     try {
-      yield* measureGrowth(context, commandLine, sizes);
-      yield* measureGrowth(context, page(served, 'cpu'), sizes);
+      for (const road of [commandLine, page(served, 'cpu')]) {
+        yield* measureGrowth(context, road, sizes);
+        yield measureMemory(context, { road, checkpoint: checkpoints.made('small-tensors'), settings: SETTINGS });
+      }
     } finally {
       await served.close();
     }
@@ -36,7 +43,7 @@ async function* measureGrowth(
 ): AsyncGenerator<Row> {
   let first: readonly number[] | undefined;
   for (const checkpoint of checkpoints) {
-    const row = await measureMemory(context, { road, checkpoint, settings: { dtype: 'bf16' } });
+    const row = await measureMemory(context, { road, checkpoint, settings: SETTINGS });
     const samples = row.figures[0]?.samples ?? [];
     const growth = ratiosOf(samples, first ?? []);
     first ??= samples;
