@@ -7,6 +7,8 @@
 
 import { mapBounded } from '../base/concurrent.js';
 import type { Repeat } from '../base/extent.js';
+import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
+import { roomFor } from './buffers.js';
 import type { StridedRead } from './reads.js';
 
 /** Bytes of a window at most (4 MiB); one run may be longer. */
@@ -51,13 +53,20 @@ export async function readStrided(
   };
   await mapBounded([...Array(lanes).keys()], lanes, async () => {
     let memory = new Uint8Array(0);
-    for (let window = take(); !window.done; window = take()) {
-      const { read, from, to } = window.value;
-      const { source } = read.extent;
-      if (memory.length < to - from) memory = new Uint8Array(to - from);
-      const bytes = memory.subarray(0, to - from);
-      await reader.read(source, from, bytes);
-      if (copyRuns(window.value, bytes, targetOf(read)) === bytes.length) reader.audit(source, from, bytes);
+    try {
+      for (let window = take(); !window.done; window = take()) {
+        const { read, from, to } = window.value;
+        const { source } = read.extent;
+        if (memory.length < to - from) {
+          releaseBytes(memory);
+          memory = reserveBytes(roomFor(to - from));
+        }
+        const bytes = memory.subarray(0, to - from);
+        await reader.read(source, from, bytes);
+        if (copyRuns(window.value, bytes, targetOf(read)) === bytes.length) reader.audit(source, from, bytes);
+      }
+    } finally {
+      releaseBytes(memory);
     }
   });
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Extent, Repeat } from '../../../src/base/extent.js';
+import { addressOf, releaseBytes, reserveBytes } from '../../../src/base/kernel-memory.js';
 import type { StridedRead } from '../../../src/engine/reads.js';
 import { readStrided } from '../../../src/engine/strided.js';
 
@@ -29,6 +30,13 @@ function fileOf() {
       },
     },
   };
+}
+
+/** Where a small reservation lands: as near to the start as what is still reserved allows. */
+function kernelMemoryLeft(): number | undefined {
+  const bytes = reserveBytes(64);
+  releaseBytes(bytes);
+  return addressOf(bytes);
 }
 
 /** Every run of an extent, one by one. */
@@ -146,6 +154,32 @@ describe('a strided extent', () => {
       ]);
     }
   });
+
+  test.each([false, true])(
+    'is read into the memory of the kernels, which is given back (reading fails: %s)',
+    async (fails) => {
+      const before = kernelMemoryLeft();
+      const extent = { source: 0, offset: 0, length: 128, at: 0, repeat: [{ count: 2 ** 17, from: 128, to: 256 }] };
+      const reads: (number | undefined)[] = [];
+      const reader = {
+        async read(_: number, _offset: number, into: Uint8Array) {
+          reads.push(addressOf(into));
+          await Promise.resolve();
+          if (fails && reads.length > 1) throw new Error('no disk');
+        },
+        audit() {},
+      };
+      const read = { extent, start: 0, end: 2 ** 25, into: 'output', at: 0 } as const;
+      const done = readStrided([read], () => new Uint8Array(2 ** 25), reader);
+      if (fails) await expect(done).rejects.toThrow('no disk');
+      else await done;
+      expect(reads).not.toContain(undefined);
+      // Two lanes, and no more, whatever the number of windows.
+      expect(new Set(reads).size).toBe(2);
+      await new Promise((resolve) => setTimeout(resolve));
+      expect(kernelMemoryLeft()).toBe(before);
+    },
+  );
 
   test('whose runs lie far apart is read run by run, and nothing between them', async () => {
     const extent = { source: 0, offset: 0, length: 512, at: 0, repeat: [{ count: 20, from: 2 ** 20, to: 512 }] };
