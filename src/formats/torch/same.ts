@@ -28,7 +28,6 @@ function isSame(a: Part, b: Part): boolean {
   const open: [Part, Part][] = [[a, b]];
   for (let pair = open.pop(); pair; pair = open.pop()) {
     const [left, right] = pair;
-    if (Object.is(left, right)) continue;
     if (partners.has(left)) {
       if (partners.get(left) !== right) return false;
       continue;
@@ -36,7 +35,10 @@ function isSame(a: Part, b: Part): boolean {
     const [parts, others] = [partsOf(left), partsOf(right)];
     if (!parts || !others || parts.length !== others.length) return false;
     partners.set(left, right);
-    for (const [i, part] of parts.entries()) open.push([part, others[i]]);
+    for (let i = 0; i < parts.length; i++) {
+      const [part, other] = [parts[i], others[i]];
+      if (!Object.is(part, other)) open.push([part, other]);
+    }
   }
   return true;
 }
