@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { type CommandResult, runNode } from '../helpers/cli.js';
+import { type CommandResult, runNode, unshard } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
 import { readSafetensors } from '../helpers/safetensors.js';
 import { emptyFolder } from './session.js';
@@ -44,6 +44,15 @@ describe('npm run browser', () => {
     );
     expect(expected.length).toBeGreaterThan(1);
     expect(new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]))).toEqual(new Map(expected));
+  });
+
+  it('merges an adapter by the lora_alpha that is given, as the command line does', async () => {
+    const [output, expected] = [emptyFolder(), emptyFolder()];
+    const [checkpoint, options] = [checkpointPath('lora-zero2-bf16-w2'), ['--merge-adapter', '--lora-alpha', '16']];
+    expect(await browser(checkpoint, output, ...options)).toMatchObject({ code: 0, stderr: '' });
+    expect(await unshard(checkpoint, expected, ...options, '--quiet')).toMatchObject({ code: 0 });
+    const weightsIn = (folder: string) => readFileSync(join(folder, 'model.safetensors'));
+    expect(weightsIn(output).equals(weightsIn(expected))).toBe(true);
   });
 
   it('takes the rules of tensor-parallel ranks', async () => {

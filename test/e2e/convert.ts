@@ -32,6 +32,7 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
   --adapter-only          of a LoRA run, the adapter alone
   --merge-adapter         of a LoRA run, the model with the adapter merged in
   --adapter-name NAME     the adapter, where there are several
+  --lora-alpha NUMBER     where adapter_config.json is missing, its lora_alpha, to merge the adapter by
   --include PATTERN       only tensors whose name matches; may be repeated
   --exclude PATTERN       leave out tensors whose name matches; may be repeated
   --exclude-frozen        leave out frozen parameters
@@ -67,6 +68,7 @@ async function main(): Promise<void> {
       'adapter-only': { type: 'boolean' },
       'merge-adapter': { type: 'boolean' },
       'adapter-name': { type: 'string' },
+      'lora-alpha': { type: 'string' },
       include: { type: 'string', multiple: true },
       exclude: { type: 'string', multiple: true },
       'exclude-frozen': { type: 'boolean' },
@@ -104,6 +106,7 @@ async function main(): Promise<void> {
       tpRules: values['tp-rule'],
       tpRank: values['tp-rank'],
       adapterName: values['adapter-name'],
+      loraAlpha: values['lora-alpha'],
       dtypeFor: values['dtype-for'],
       maxShardSize: values['max-shard-size'],
       excludeFrozen: values['exclude-frozen'],

@@ -17,6 +17,8 @@ export interface PageOptions {
   readonly kind?: string;
   /** Offered where there are several adapters. */
   readonly adapterName?: string;
+  /** As it is typed. Asked for where adapter_config.json is missing and the adapter is to be merged. */
+  readonly loraAlpha?: string;
   readonly dtype?: string;
   /** `PATTERN=DTYPE` each. */
   readonly dtypeFor?: readonly string[];
@@ -172,6 +174,9 @@ export async function setOptions(page: Page, options: PageOptions): Promise<void
   ] as const;
   for (const [name, value] of selects) {
     if (value !== undefined) await page.locator(`select[name="${name}"]`).selectOption(value, OFFERED);
+  }
+  if (options.loraAlpha !== undefined) {
+    await page.locator('input[name="lora-alpha"]').fill(options.loraAlpha, OFFERED);
   }
   await setChecks(page, [
     ['exclude-frozen', options.excludeFrozen],
