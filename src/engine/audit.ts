@@ -5,6 +5,7 @@
  * @module
  */
 
+import { mapBounded } from '../base/concurrent.js';
 import { combineCrc32, crc32 } from '../base/crc32.js';
 import { assert, UnshardError } from '../base/errors.js';
 import type { CheckReport, RecordedCrc, SourceFile } from '../checkpoints/inventory.js';
@@ -12,6 +13,9 @@ import type { PlanSources } from './sources.js';
 
 /** Bytes of a range that nobody needed are read at the end, to check the rest, up to this many (1 MiB). */
 const MAX_EXTRA_BYTES = 2 ** 20;
+
+/** Ranges whose runs are put together at once: some lack a few bytes, and wait for a read. */
+const JOIN_LANES = 8;
 
 /** Bytes that are read at once where damage is looked for (4 MiB). */
 const DAMAGE_PIECE = 2 ** 22;
@@ -92,8 +96,11 @@ export class CrcAudit {
     let skipped = 0;
     const runs = this.#crcs.map((): AuditRun[] => []);
     for (const run of this.#runs) runs[run.range]?.push(run);
+    const all = await mapBounded(this.#crcs, JOIN_LANES, (crc, index) => {
+      return joinRuns(crc, runs[index] ?? [], this.#extra, sources, signal);
+    });
     for (const [index, crc] of this.#crcs.entries()) {
-      const found = await joinRuns(crc, runs[index] ?? [], this.#extra, sources, signal);
+      const found = all[index];
       if (found === undefined) {
         skipped++;
         continue;
@@ -151,7 +158,10 @@ function joinNeighbours(runs: readonly AuditRun[]): AuditRun[] {
   return joined;
 }
 
-/** The CRC of a whole range from the CRCs of its runs; undefined where too much of it was not read. */
+/**
+ * The CRC of a whole range from the CRCs of its runs; undefined where more than `extra` bytes would have to be read for it:
+ * those that no run has, and those that two have. Runs overlap where what lies between two of them was read along.
+ */
 async function joinRuns(
   range: RecordedCrc,
   runs: readonly AuditRun[],
@@ -159,29 +169,43 @@ async function joinRuns(
   sources: PlanSources,
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
-  const sorted = runs.toSorted((a, b) => a.start - b.start);
-  const covered = sorted.reduce((sum, run) => sum + run.length, 0);
-  if (covered < range.length - extra) return undefined;
+  const { used, toRead } = neededRuns(range, runs);
+  if (toRead > extra) return undefined;
+  const crcOf = async (start: number, end: number): Promise<number> => {
+    const bytes = new Uint8Array(end - start);
+    await sources.read(range.source, range.offset + start, bytes, signal);
+    return crc32(bytes);
+  };
   let crc = 0;
   let at = 0;
-  const readTo = async (end: number): Promise<void> => {
-    if (end <= at) return;
-    const bytes = new Uint8Array(end - at);
-    await sources.read(range.source, range.offset + at, bytes, signal);
-    crc = crc32(bytes, crc);
-    at = end;
+  const fillTo = async (start: number): Promise<void> => {
+    if (start > at) crc = combineCrc32(crc, await crcOf(at, start), start - at);
+    at = Math.max(at, start);
   };
-  for (const run of sorted) {
-    // A run that was read twice (a tied weight written under both names) counts once; one that overlaps is not usable.
-    if (run.start + run.length <= at) continue;
-    if (run.start < at || run.start - at > extra) return undefined;
-    await readTo(run.start);
-    crc = combineCrc32(crc, run.crc32, run.length);
-    at += run.length;
+  for (const run of used) {
+    await fillTo(run.start);
+    const length = run.start + run.length - at;
+    // CRC-32s are put together by a sum without carry: what was put in is taken out by the same sum.
+    const own = run.start < at ? combineCrc32(await crcOf(run.start, at), run.crc32, length) : run.crc32;
+    crc = combineCrc32(crc, own, length);
+    at += length;
   }
-  if (range.length - at > extra) return undefined;
-  await readTo(range.length);
+  await fillTo(range.length);
   return crc;
+}
+
+/** The runs that each bring bytes which those before them have not, in order, and the bytes to read to put them together. */
+function neededRuns({ length }: RecordedCrc, runs: readonly AuditRun[]): { used: AuditRun[]; toRead: number } {
+  const used: AuditRun[] = [];
+  let at = 0;
+  let toRead = 0;
+  for (const run of runs.toSorted((a, b) => a.start - b.start || b.length - a.length)) {
+    if (run.start + run.length <= at) continue;
+    toRead += Math.abs(run.start - at);
+    used.push(run);
+    at = run.start + run.length;
+  }
+  return { used, toRead: toRead + length - at };
 }
 
 function firstEndingAfter(ranges: readonly Range[], offset: number): number {
