@@ -17,7 +17,7 @@ import { compareElements, elementText } from './compare.js';
 import { computeElements, type ReadFloats } from './compute.js';
 import { cpuBackend, scanBytes } from './cpu.js';
 import { flipSigns } from './flip.js';
-import type { StridedRead } from './reads.js';
+import { inFileOrder, type StridedRead } from './reads.js';
 import type { PlanSources } from './sources.js';
 import { readStrided } from './strided.js';
 import { plannedTensor } from './tiles.js';
@@ -108,7 +108,7 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
     output.set(fromBase64(base64).subarray(from, from + length), at);
   }
   const copied: WrittenRange[] = [];
-  await mapBounded(work.reads, READ_LANES, async (read) => {
+  await mapBounded(inFileOrder(work.reads), READ_LANES, async (read) => {
     const bytes = buffers[read.into].subarray(read.at, read.at + read.length);
     await sources.read(read.source, read.offset, bytes, signal);
     const crc32 = audit?.add(read.source, read.offset, bytes);

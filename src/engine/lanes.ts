@@ -1,21 +1,26 @@
 import type { Filler } from './filler.js';
 import { type Lanes, Pace } from './pace.js';
-import { TILE_BYTES, type Tile } from './tiles.js';
+import { BUFFERS_OF_TILE, TILE_BYTES, type Tile } from './tiles.js';
 
 /** Bytes that tiles hold in memory at once unless the caller says otherwise (128 MiB). */
 export const DEFAULT_MEMORY = 2 ** 27;
 
-/** A tile holds what is read and what is written. */
-const LANE_BYTES = 2 * TILE_BYTES;
+/** What a caller may say of the tiles of a run; `RunOptions` has each in full. */
+export interface LaneOptions {
+  readonly memory?: number;
+  readonly tileBytes?: number;
+  readonly tilesInFlight?: number;
+}
 
 /**
  * How many tiles are under way at once: in `memory` bytes as many as the filler wants, or as many as is measured to be
- * best, but not less than `least`.
+ * best, but not less than `tilesInFlight`.
  */
-export function lanesOf(filler: Filler, memory = DEFAULT_MEMORY, least = 1): Lanes {
-  const most = Math.max(1, Math.floor(memory / LANE_BYTES));
+export function lanesOf(filler: Filler, options: LaneOptions): Lanes {
+  const { memory = DEFAULT_MEMORY, tileBytes = TILE_BYTES, tilesInFlight = 1 } = options;
+  const most = Math.max(1, Math.floor(memory / (BUFFERS_OF_TILE * tileBytes)));
   const { lanes } = filler;
-  return lanes === undefined ? new Pace(most, least) : { lanes: Math.min(lanes, most), add() {} };
+  return lanes === undefined ? new Pace(most, tilesInFlight) : { lanes: Math.min(lanes, most), add() {} };
 }
 
 /**

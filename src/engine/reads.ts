@@ -130,3 +130,17 @@ export class ReadLayout {
     return at;
   }
 }
+
+/**
+ * The reads of each source in the order of its file, so that one can go on where another ended; of all sources by turns.
+ */
+export function inFileOrder(reads: readonly TileRead[]): readonly TileRead[] {
+  const bySource = new Map<number, TileRead[]>();
+  for (const read of reads.toSorted((a, b) => a.offset - b.offset)) {
+    const others = bySource.get(read.source);
+    if (others) others.push(read);
+    else bySource.set(read.source, [read]);
+  }
+  const ranked = [...bySource.values()].flatMap((ofSource) => ofSource.map((read, rank) => ({ read, rank })));
+  return ranked.toSorted((a, b) => a.rank - b.rank).map(({ read }) => read);
+}

@@ -61,6 +61,11 @@ export interface RunOptions {
   readonly sha256?: boolean;
   /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 16 MiB more. */
   readonly memory?: number;
+  /**
+   * Bytes of a tile, read or written, whichever is more. Default 16 MiB. Larger ones read more of each rank at once: where
+   * to begin a read costs as much as to read some megabytes.
+   */
+  readonly tileBytes?: number;
   readonly signal?: AbortSignal;
   /** Called after every write and before a file is closed. */
   readonly onProgress?: (progress: RunProgress) => void;
@@ -138,8 +143,8 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
     const others = await threads?.filler({ plan, sources: context.sources, ...wanted, audit: verify, signal });
     const using = others ?? localFiller(context, wanted);
     filler = using;
-    const tiles = tilesInTurn(plan, options.filesInFlight ?? 1);
-    await eachTile(tiles, { lanes: lanesOf(using, options.memory, options.tilesInFlight), signal }, (tile) =>
+    const tiles = tilesInTurn(plan, options.filesInFlight ?? 1, options.tileBytes);
+    await eachTile(tiles, { lanes: lanesOf(using, options), signal }, (tile) =>
       output.write(tile, async (sink) => {
         const filled = await using.fill(tile, sink);
         await assertProven(context, filled.differences);

@@ -9,8 +9,11 @@ import { assert } from '../base/errors.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor } from '../plan/plan.js';
 import { workingBytes } from './compute.js';
 
-/** Bytes of a tile, read or written, whichever is more: large enough that a call's overhead vanishes (16 MiB). */
+/** Bytes of a tile, read or written, whichever is more, unless the caller says otherwise (16 MiB): a call's overhead vanishes. */
 export const TILE_BYTES = 2 ** 24;
+
+/** What the buffers of a tile hold together at most, in tiles: as much as fp32 that is read and 16 bits that are written. */
+export const BUFFERS_OF_TILE = 1.5;
 
 /** A range of one output file. It names a tile where the plan is at hand. */
 export interface TileRange {
@@ -34,14 +37,14 @@ export interface TilePart {
   readonly at: number;
 }
 
-/** The tiles of a file, in order. */
-export function tilesOf(plan: Plan, file: number): Generator<Tile> {
+/** The tiles of a file, in order, of at most `tileBytes` bytes, read or written. */
+export function tilesOf(plan: Plan, file: number, tileBytes = TILE_BYTES): Generator<Tile> {
   const { parts } = outputFile(plan, file);
   return cut(
     plan,
     file,
     parts.map((part) => ({ part, from: 0, length: part.length, at: part.at })),
-    TILE_BYTES,
+    tileBytes,
   );
 }
 
@@ -86,8 +89,8 @@ function* cut(plan: Plan, file: number, whole: readonly TilePart[], bytes: numbe
 }
 
 /** The tiles of all files of a plan: of `inFlight` files by turns, each in order. */
-export function* tilesInTurn(plan: Plan, inFlight: number): Generator<Tile> {
-  const waiting = [...plan.files.keys()].map((file) => tilesOf(plan, file));
+export function* tilesInTurn(plan: Plan, inFlight: number, tileBytes = TILE_BYTES): Generator<Tile> {
+  const waiting = [...plan.files.keys()].map((file) => tilesOf(plan, file, tileBytes));
   const open = waiting.splice(0, Math.max(1, inFlight));
   for (let tiles = open.shift(); tiles; tiles = open.shift()) {
     const { done, value } = tiles.next();
@@ -133,8 +136,8 @@ export function plannedTensor(plan: Plan, index: number): PlannedTensor {
 }
 
 /**
- * What a byte of output costs of the tile's size, so that its four buffers together hold at most two tiles: input,
- * output, and for what is compared the stored bits and the rounded ones.
+ * What a byte of output costs of the tile's size, so that its four buffers together are bounded: input, output, and for
+ * what is compared the stored bits and the rounded ones.
  */
 function densityOf(plan: Plan, part: OutputPart): number {
   if (part.kind !== 'tensor') return 1;
@@ -142,7 +145,7 @@ function densityOf(plan: Plan, part: OutputPart): number {
   if (compute) return Math.max(1, workingBytes(compute) / bytesOf(to));
   const input = from === to ? 0 : bytesOf(from);
   const compared = proofs.reduce((sum, { dtype }) => sum + 2 * bytesOf(dtype), 0);
-  return Math.max(bytesOf(to), bytesOf(from), (bytesOf(to) + input + compared) / 2) / bytesOf(to);
+  return Math.max(bytesOf(to), bytesOf(from), (bytesOf(to) + input + compared) / BUFFERS_OF_TILE) / bytesOf(to);
 }
 
 /** A tile ends at the end of an element. */

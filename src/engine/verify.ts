@@ -155,7 +155,7 @@ export async function verify(tree: FileTree, output: FileTree, options: VerifyOp
     const others = await threads?.filler({ plan, sources: context.sources, ...wanted, audit: true, signal });
     const using = others ?? localFiller(context, wanted);
     filler = using;
-    await eachTile(tilesOf(plan, 0), { lanes: lanesOf(using, options.memory), signal }, async (tile) => {
+    await eachTile(tilesOf(plan, 0), { lanes: lanesOf(using, options), signal }, async (tile) => {
       const filled = await using.fill(tile);
       context.audit?.note(filled.audited);
       for (const difference of filled.differences) addDifference(differences, difference);

@@ -11,8 +11,8 @@ const BUFFER_BYTES = 2 ** 20;
 /** A stream that gives no byte for this long is given up, in milliseconds. A disk that spins up takes 15 seconds. */
 const PATIENCE_MS = 60_000;
 
-/** Bytes that nobody asked for are read along up to this many (1 MiB): more cost more than another stream. */
-const MAX_SKIP = 2 ** 20;
+/** Bytes that nobody asked for are read along up to this many (2 MiB): more cost more than another stream. */
+const MAX_SKIP = 2 ** 21;
 
 /** Streams of all blobs that are remembered: for files that are written at once, from some ranks each. */
 const MAX_OPEN = 32;
@@ -130,8 +130,8 @@ class BlobStream {
       signal?.throwIfAborted();
       const { done, value } = await this.#next(Math.min(BUFFER_BYTES, end - this.#at));
       if (done) throw new Error(`The stream ends at byte ${this.#at}.`);
-      const skipped = Math.min(value.byteLength, Math.max(0, offset - this.#at));
-      into.set(value.subarray(skipped), this.#at + skipped - offset);
+      const skipped = Math.max(0, offset - this.#at);
+      if (skipped < value.byteLength) into.set(value.subarray(skipped), this.#at + skipped - offset);
       this.#at += value.byteLength;
       this.#buffer = value.buffer;
     }
@@ -145,8 +145,9 @@ class BlobStream {
         this.close();
       };
       const timer = setTimeout(giveUp, PATIENCE_MS);
+      // All at once, where the browser can: each time that it gives some of them costs as much as some hundred kilobytes.
       this.#reader
-        .read(new Uint8Array(this.#buffer, 0, most))
+        .read(new Uint8Array(this.#buffer, 0, most), { min: most })
         .then(resolve, reject)
         .finally(() => clearTimeout(timer));
     });

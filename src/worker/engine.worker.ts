@@ -43,6 +43,15 @@ const PROGRESS_MS = 100;
 /** Tiles that are under way at least: with fewer the browser and this worker wait for each other. */
 const TILES_IN_FLIGHT = 3;
 
+/**
+ * Bytes of a tile that the CPU converts (64 MiB). Of a tensor that is cut over all ranks each has a part, and to begin to
+ * read one costs a browser as much as to read four megabytes.
+ */
+const LARGE_TILE = 2 ** 26;
+
+/** Bytes that such tiles hold at once (288 MiB): three of them, for the browser takes as much again to write them. */
+const LARGE_MEMORY = 9 * 2 ** 25;
+
 /** The checkpoint that was inspected last. */
 interface OpenCheckpoint {
   readonly input: InputRef;
@@ -152,6 +161,8 @@ const api: EngineApi = {
         // Downloads are not checked, and may have to wait for each other's space.
         filesInFlight: place.kind === 'directory' ? FILES_IN_FLIGHT : 1,
         tilesInFlight: TILES_IN_FLIGHT,
+        // A GPU has buffers of its own for each tile, which are not counted.
+        ...(opened.backend.name === 'cpu' ? { tileBytes: LARGE_TILE, memory: LARGE_MEMORY } : {}),
         overwrite,
         verify,
         sha256,

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { blobSource } from '../../src/io/blob.js';
 import { readBytes } from '../../src/io/read.js';
 import { rejectionOf } from '../helpers/errors.js';
-import { patternBytes } from '../helpers/pattern.js';
+import { firstDifference, patternBytes } from '../helpers/pattern.js';
 import { sourceContract } from './source.js';
 
 /** A blob as in browsers whose blobs have no byte streams. */
@@ -23,7 +23,7 @@ class CutBlob extends Blob {
   }
 }
 
-/** A blob that notes the length of every stream that it or a slice of it opens. */
+/** A blob that notes the length of every stream, and of every buffer, that it or a slice of it gives. */
 class CountingBlob extends Blob {
   readonly lengths: number[];
 
@@ -40,6 +40,11 @@ class CountingBlob extends Blob {
     this.lengths.push(this.size);
     return super.stream();
   }
+
+  override arrayBuffer(): Promise<ArrayBuffer> {
+    this.lengths.push(this.size);
+    return super.arrayBuffer();
+  }
 }
 
 test('reads that follow one another share a stream, and others have one of their own length', async () => {
@@ -50,6 +55,21 @@ test('reads that follow one another share a stream, and others have one of their
   for (const at of [30, 25, 35]) await source.read(at * MIB, new Uint8Array(2 * MIB));
   await source.close();
   expect(lengths).toEqual([2, 38, 2, 2, 2].map((size) => size * MIB));
+});
+
+test.each([
+  ['is read along', 1.5, [2, 38]],
+  ['costs another stream where it is long', 2.5, [2, 38, 2]],
+])('a gap between two reads %s', async (_, gap, streams) => {
+  const MIB = 2 ** 20;
+  const lengths: number[] = [];
+  const source = blobSource('a.pt', new CountingBlob([patternBytes(0, 40 * MIB)], lengths), 0);
+  for (const at of [0, 2, 4 + gap]) {
+    const bytes = await readBytes(source, at * MIB, 2 * MIB);
+    expect(firstDifference(bytes, patternBytes(at * MIB, 2 * MIB))).toBeUndefined();
+  }
+  await source.close();
+  expect(lengths).toEqual(streams.map((size) => size * MIB));
 });
 
 sourceContract('A blob', async (bytes) => blobSource('dir/data.bin', new Blob([bytes]), 0));
