@@ -154,7 +154,10 @@ describe('what is dropped', () => {
     await page.getByRole('button', { name: 'Try a sample' }).click();
     await reachStage(page, 'plan');
     await page.evaluate(() => {
-      addEventListener('drop', (event) => Reflect.set(globalThis, 'isKept', event.defaultPrevented));
+      // After all listeners: the page renews its own, which may come behind this one.
+      addEventListener('drop', (event) => {
+        setTimeout(() => Reflect.set(globalThis, 'isKept', event.defaultPrevented));
+      });
     });
     const devTools = await page.context().newCDPSession(page);
     const data = { items: [], files: [checkpointPath('llama-zero2-bf16-w1')], dragOperationsMask: 1 };
