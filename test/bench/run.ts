@@ -82,18 +82,20 @@ async function main(): Promise<void> {
     removeStaleWork();
     mkdirSync(work, { recursive: true });
     console.log(spaceText(selected, checkpoints, elements));
+    const save = (): void => {
+      const results = { machine, runs, elements, measurements: outcomes.map(resultOf) };
+      writeFileSync(values.json, `${JSON.stringify(results, undefined, 1)}\n`);
+    };
     for (const measurement of selected) {
       const outcome: Outcome = { measurement, rows: [], failures: [] };
       outcomes.push(outcome);
       // What is measured so far is there when the rest is not waited for.
       for await (const row of make(outcome, { runs, work, checkpoints, log })) {
         log(tableText([row]));
-        const results = outcomes.map(resultOf);
-        writeFileSync(
-          values.json,
-          `${JSON.stringify({ machine, runs, elements, measurements: results }, undefined, 1)}\n`,
-        );
+        save();
       }
+      // What failed is there as well, where it gave no further row.
+      save();
       console.log(`\n${measurement.name}: ${measurement.describe}\n${tableText(outcome.rows)}`);
     }
   } finally {

@@ -25,6 +25,8 @@ export interface Checkpoints {
   readonly elements: number;
   /** The ones to convert: ZeRO-3 and ZeRO-2, or those that the user named. */
   large(): readonly BenchCheckpoint[];
+  /** The first of these, ZeRO-3 unless the user named another. The others are not generated for it. */
+  firstLarge(): BenchCheckpoint;
   /** One of those that are generated. */
   made(name: RecipeName): BenchCheckpoint;
   /** A folder that is generated, kept under a name that is its own. Absolute, without links. */
@@ -45,7 +47,7 @@ export interface CheckpointChoice {
 }
 
 /** Names of the large checkpoints. */
-const LARGE: readonly RecipeName[] = ['zero3', 'zero2'];
+const LARGE = ['zero3', 'zero2'] as const satisfies readonly RecipeName[];
 
 /** Part of the name of a cached checkpoint. To be raised when other bytes are generated for the same options. */
 const GENERATION = 4;
@@ -62,12 +64,11 @@ export function openCheckpoints({ cache, elements, named, log }: CheckpointChoic
     }
     return openCheckpoint(path, label);
   };
+  const opened = (folder: string): BenchCheckpoint => openCheckpoint(folder, basename(realpathSync(folder)));
   return {
     elements,
-    large: () => {
-      if (named.length === 0) return LARGE.map(made);
-      return named.map((folder) => openCheckpoint(folder, basename(realpathSync(folder))));
-    },
+    large: () => (named.length === 0 ? LARGE.map(made) : named.map(opened)),
+    firstLarge: () => (named[0] === undefined ? made(LARGE[0]) : opened(named[0])),
     made,
     folder(name, write) {
       const path = join(cache, `${name}-${GENERATION}`);
@@ -78,7 +79,7 @@ export function openCheckpoints({ cache, elements, named, log }: CheckpointChoic
       return realpathSync(path);
     },
     missingBytes(names) {
-      const all = named.length === 0 ? names : names.filter((name) => !LARGE.includes(name));
+      const all = named.length === 0 ? names : names.filter((name) => !LARGE.some((large) => large === name));
       const missing = [...new Set(all)].filter((name) => !existsSync(folderOf(name)));
       return missing.reduce((sum, name) => sum + diskBytes(recipe(name, elements).options), 0);
     },

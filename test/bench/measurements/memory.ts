@@ -21,8 +21,7 @@ export const memory: Measurement = {
   recipes: ['small', 'zero3', 'giant', 'small-tensors'],
   async *run(context) {
     const { checkpoints } = context;
-    const large = checkpoints.large()[0] ?? checkpoints.made('zero3');
-    const sizes = [checkpoints.made('small'), large, checkpoints.made('giant')];
+    const sizes = [checkpoints.made('small'), checkpoints.firstLarge(), checkpoints.made('giant')];
     const served = await servePage();
     try {
       for (const road of [commandLine, page(served, 'cpu')]) {

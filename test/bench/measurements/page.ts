@@ -36,7 +36,11 @@ export const pageShards: Measurement = {
   describe: 'the page on the CPU into shards of about 500 MB, against a bare read and write',
   recipes: ['zero3'],
   run: (context) =>
-    measurePage(context, first(context), onCpu('folder', { maxShardSize: shardBytes(context.checkpoints.elements) })),
+    measurePage(
+      context,
+      context.checkpoints.firstLarge(),
+      onCpu('folder', { maxShardSize: shardBytes(context.checkpoints.elements) }),
+    ),
 };
 
 /** The same as a download. */
@@ -44,7 +48,7 @@ export const pageDownload: Measurement = {
   name: 'page-download',
   describe: 'the page on the CPU as a download, against a bare read and write',
   recipes: ['zero3'],
-  run: (context) => measurePage(context, first(context), onCpu('download')),
+  run: (context) => measurePage(context, context.checkpoints.firstLarge(), onCpu('download')),
 };
 
 /** The built page through the shaders, on a software adapter: the CPU that poses as a GPU. */
@@ -53,15 +57,13 @@ export const pageGpu: Measurement = {
   describe: 'the page on a software GPU adapter, and how long it waits for that',
   recipes: ['zero3'],
   run: (context) =>
-    measurePage(context, first(context), [{ backend: 'gpu', destination: 'folder', settings: { dtype: 'bf16' } }]),
+    measurePage(context, context.checkpoints.firstLarge(), [
+      { backend: 'gpu', destination: 'folder', settings: { dtype: 'bf16' } },
+    ]),
 };
 
 function onCpu(destination: Destination, settings: Partial<Settings> = {}): Case[] {
   return PRECISIONS.map((dtype) => ({ backend: 'cpu', destination, settings: { dtype, ...settings } }));
-}
-
-function first({ checkpoints }: Context): BenchCheckpoint {
-  return checkpoints.large()[0] ?? checkpoints.made('zero3');
 }
 
 async function* measurePage(

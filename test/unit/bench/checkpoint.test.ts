@@ -147,6 +147,14 @@ describe('the cache', () => {
     expect(statSync(join(first?.path ?? '', 'latest')).isFile()).toBe(true);
   });
 
+  test('makes no other one for the first', () => {
+    const fresh = openCheckpoints({ cache: join(home, 'fresh'), elements: ELEMENTS, named: [], log: () => {} });
+    expect(fresh.firstLarge().label).toBe(open().large()[0]?.label);
+    expect([fresh.missingBytes(['zero3']), fresh.missingBytes(['zero2']) > 0]).toEqual([0, true]);
+    const named = join(home, 'zero2');
+    expect(open([named]).firstLarge().path).toBe(named);
+  });
+
   test('counts what is not there yet, each checkpoint once', () => {
     const bytes = open().missingBytes(['small']);
     expect(bytes).toBeGreaterThan(0);
