@@ -20,8 +20,8 @@ const TABLE = makeTable();
 /** `SQUARES[k]` is x^(2^k) modulo the polynomial. x^(2^32) is x again, so 32 entries serve every exponent. */
 const SQUARES = makeSquares();
 
-/** Of shorter runs (16 KiB) too little goes when they are shortened. */
-const FOLD_FROM = 16 * 1024;
+/** Of shorter runs (8 KiB) too little goes when they are shortened. */
+const FOLD_FROM = 8 * 1024;
 
 const theFold = once(makeFold);
 

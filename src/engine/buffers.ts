@@ -1,4 +1,4 @@
-import { releaseBytes } from '../base/kernel-memory.js';
+import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
 import type { TileWork } from './work.js';
 
 /** The buffers that one tile is filled in, each exactly as long as its work asks for. */
@@ -61,5 +61,28 @@ export class LaneBuffers {
       this.#kept[which] = this.#allocate(roomFor(length));
     }
     return this.#kept[which].subarray(0, length);
+  }
+}
+
+/** Memory for reads that are copied on at once. What is given back is used again while it is in the cache of the processor. */
+export class Scratch {
+  readonly #idle: Uint8Array[] = [];
+
+  /** At least `length` bytes, which hold anything. */
+  take(length: number): Uint8Array {
+    const memory = this.#idle.pop();
+    if (memory && memory.length >= length) return memory;
+    if (memory) releaseBytes(memory);
+    return reserveBytes(roomFor(length));
+  }
+
+  /** Gives back what `take` gave. */
+  give(memory: Uint8Array): void {
+    this.#idle.push(memory);
+  }
+
+  /** Frees all that was given back. */
+  release(): void {
+    for (const memory of this.#idle.splice(0)) releaseBytes(memory);
   }
 }

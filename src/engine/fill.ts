@@ -12,12 +12,12 @@ import type { Proof } from '../checkpoints/inventory.js';
 import type { Plan, PlannedTensor } from '../plan/plan.js';
 import type { CrcAudit } from './audit.js';
 import type { Backend, ConvertStats } from './backend.js';
-import { LaneBuffers, type TileBuffers } from './buffers.js';
+import { LaneBuffers, Scratch, type TileBuffers } from './buffers.js';
 import { compareElements, elementText } from './compare.js';
 import { computeElements, type ReadFloats } from './compute.js';
 import { cpuBackend, scanBytes } from './cpu.js';
 import { flipSigns } from './flip.js';
-import { inFileOrder, type StridedRead } from './reads.js';
+import { inFileOrder, type ScatteredRead, type StridedRead, type TileRead } from './reads.js';
 import type { PlanSources } from './sources.js';
 import { readStrided } from './strided.js';
 import { plannedTensor } from './tiles.js';
@@ -108,13 +108,32 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
     output.set(fromBase64(base64).subarray(from, from + length), at);
   }
   const copied: WrittenRange[] = [];
-  await mapBounded(inFileOrder(work.reads), READ_LANES, async (read) => {
+  const readInto = async (read: TileRead): Promise<void> => {
     const bytes = buffers[read.into].subarray(read.at, read.at + read.length);
     await sources.read(read.source, read.offset, bytes, signal);
-    const crc32 = audit?.add(read.source, read.offset, bytes);
-    if (crc32 === undefined || read.into !== 'output') return;
-    copied.push({ at: work.tile.at + read.at, length: read.length, crc32 });
-  });
+    const noted = noteRead(audit, read, bytes);
+    if (read.into !== 'output') return;
+    for (const { at, ...range } of noted) copied.push({ at: work.tile.at + read.at + at, ...range });
+  };
+  const scratch = new Scratch();
+  const readScattered = async (read: ScatteredRead): Promise<void> => {
+    const memory = scratch.take(read.length);
+    const bytes = memory.subarray(0, read.length);
+    try {
+      await sources.read(read.source, read.offset, bytes, signal);
+      noteRead(audit, read, bytes);
+      for (const { from, into, to, length } of read.copies) buffers[into].set(bytes.subarray(from, from + length), to);
+    } finally {
+      scratch.give(memory);
+    }
+  };
+  try {
+    await mapBounded(inFileOrder([...work.reads, ...work.scattered]), READ_LANES, (read) =>
+      'copies' in read ? readScattered(read) : readInto(read),
+    );
+  } finally {
+    scratch.release();
+  }
   const targetOf = ({ into, at, start, end }: StridedRead) => buffers[into].subarray(at, at + end - start);
   await readStrided(work.strided, targetOf, {
     read: (source, offset, bytes) => sources.read(source, offset, bytes, signal),
@@ -133,6 +152,15 @@ export async function fillTile(context: FillContext, work: TileWork, buffers: Ti
   const isTurned = work.tile.parts.some(({ part }) => part.kind === 'tensor' && plannedTensor(plan, part.tensor).flip);
   const differences = work.comparisons.flatMap((comparison) => compare(comparison, buffers));
   return { stats, differences, copied: isTurned ? [] : copied };
+}
+
+/** Notes what was read for the audit. Gives the CRC-32s of its ranges, whose places are those in the read; none without an audit. */
+function noteRead(audit: CrcAudit | undefined, read: TileRead | ScatteredRead, bytes: Uint8Array): WrittenRange[] {
+  return (read.checked ?? [read]).flatMap(({ source, offset, length }) => {
+    const at = offset - read.offset;
+    const crc32 = audit?.add(source, offset, bytes.subarray(at, at + length));
+    return crc32 === undefined ? [] : [{ at, length, crc32 }];
+  });
 }
 
 function convert(

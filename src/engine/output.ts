@@ -40,6 +40,19 @@ interface OpenFile {
   left: number;
 }
 
+function isIndex({ plan }: OpenFile): boolean {
+  return plan.afterOthers ?? false;
+}
+
+function isNoIndex(file: OpenFile): boolean {
+  return !isIndex(file);
+}
+
+/** True for what makes a folder look like a model while the weights are not there: all that holds none of them. */
+function isLast({ afterOthers, parts }: OutputFile): boolean {
+  return afterOthers ?? !parts.some(({ kind }) => kind === 'tensor');
+}
+
 /** The sinks of a run. */
 export class RunOutput {
   readonly #plan: Plan;
@@ -84,18 +97,21 @@ export class RunOutput {
     this.#tell(file.plan, tile.length, 'write');
     file.left -= tile.parts.reduce((sum, part) => sum + part.length, 0);
     if (file.left > 0) return;
-    if (file.plan.afterOthers) this.#last.push(file);
+    if (isLast(file.plan)) this.#last.push(file);
     else await this.#end(tile.file, file);
   }
 
   /** Writes files without any bytes, and closes what had to wait for the others to be there and read back. */
   async closeLast(): Promise<CheckReport> {
+    await this.#allEnded();
     for (const [index, file] of this.#plan.files.entries()) {
       if (file.byteLength === 0) await this.#end(index, await this.#create(index));
     }
-    await this.#allEnded();
-    for (const file of this.#last) await this.#end(this.#plan.files.indexOf(file.plan), file);
-    await this.#allEnded();
+    // The index at the very end: it says that all others are there.
+    for (const files of [this.#last.filter(isNoIndex), this.#last.filter(isIndex)]) {
+      for (const file of files) await this.#end(this.#plan.files.indexOf(file.plan), file);
+      await this.#allEnded();
+    }
     const { files, totals } = this.#plan;
     return {
       id: 'read-back',

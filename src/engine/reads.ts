@@ -1,6 +1,6 @@
 /**
  * Where the bytes that a tile needs go: long runs are read straight to their place, short ones together with their
- * neighbours into the tile's input and copied from there. Pure.
+ * neighbours and copied from there. Pure.
  *
  * @module
  */
@@ -15,19 +15,35 @@ const MAX_GAP = 2 ** 14;
 /** … up to this length (1 MiB). */
 const MAX_JOINED = 2 ** 20;
 
+/** A gap of at most this (1 KiB) is padding or a tiny tensor; a larger one is often read with another tile, to its place. */
+const CHECKED_GAP = 2 ** 10;
+
 /** The largest alignment of an element. */
 const ALIGNMENT = 8;
 
 /** Buffers that bytes are read into: what jobs gather from, the tile itself, and bits to compare with. */
 export type ReadTarget = 'input' | 'output' | 'proof';
 
-/** A read of one range of a source into one of the tile's buffers. */
-export interface TileRead {
+/** A range of a source. */
+export interface SourceRange {
   readonly source: number;
   readonly offset: number;
   readonly length: number;
+}
+
+/** A read of one range of a source into one of the tile's buffers. */
+export interface TileRead extends SourceRange {
   readonly into: ReadTarget;
   readonly at: number;
+  /** What of it is to be checked: present where gaps are read along that another tile may need. In order. */
+  readonly checked?: readonly SourceRange[];
+}
+
+/** A read of short runs that go on to other places than the input. */
+export interface ScatteredRead extends SourceRange {
+  readonly copies: readonly TileCopy[];
+  /** As that of a `TileRead`. */
+  readonly checked?: readonly SourceRange[];
 }
 
 /** A strided extent, of which bytes `[start, end)` of the tensor go to byte `at` of a buffer. */
@@ -39,7 +55,7 @@ export interface StridedRead {
   readonly at: number;
 }
 
-/** Bytes of the input buffer that go to another one. */
+/** Bytes of the input buffer, or of a scattered read, that go to another buffer. */
 export interface TileCopy {
   readonly from: number;
   readonly into: Exclude<ReadTarget, 'input'>;
@@ -53,12 +69,13 @@ export type Placed = (run: { readonly at: number; readonly length: number }, pla
 /** Collects the reads of one tile. Call `finish` when all are asked for: short runs are only placed then. */
 export class ReadLayout {
   readonly reads: TileRead[] = [];
+  readonly scattered: ScatteredRead[] = [];
   readonly strided: StridedRead[] = [];
   readonly copies: TileCopy[] = [];
   /** Bytes of the input buffer that are in use. */
   inputLength = 0;
   readonly #partitions: readonly (readonly Partition[])[];
-  readonly #small: { run: Run; placed: (place: number) => void }[] = [];
+  readonly #small: SmallRun[] = [];
 
   constructor(partitions: readonly (readonly Partition[])[]) {
     this.#partitions = partitions;
@@ -70,8 +87,7 @@ export class ReadLayout {
     for (const run of slices.runs) {
       const to = at + run.at;
       if (run.length < SMALL_RUN) {
-        const placed = (from: number) => this.copies.push({ from, into, to, length: run.length });
-        this.#small.push({ run, placed });
+        this.#small.push({ run, into, to });
       } else this.reads.push({ source: run.source, offset: run.offset, length: run.length, into, at: to });
     }
     for (const extent of slices.strided) this.strided.push({ extent, start, end, into, at });
@@ -115,11 +131,30 @@ export class ReadLayout {
         if (!near || run.offset + run.length - start.offset > MAX_JOINED) break;
         end = Math.max(end, run.offset + run.length);
       }
-      const length = end - start.offset;
-      const place = this.#take(length, start.offset);
-      this.reads.push({ source: start.source, offset: start.offset, length, into: 'input', at: place });
-      for (const { run, placed } of sorted.slice(first, next)) placed(place + run.offset - start.offset);
+      this.#join({ source: start.source, offset: start.offset, length: end - start.offset }, sorted.slice(first, next));
       first = next;
+    }
+  }
+
+  #join(range: SourceRange, runs: readonly SmallRun[]): void {
+    const checked = checkedOf(range, runs);
+    if (runs.every((small) => 'into' in small)) {
+      const copies = runs.map(({ run, into, to }) => ({
+        from: run.offset - range.offset,
+        into,
+        to,
+        length: run.length,
+      }));
+      this.scattered.push({ ...range, copies, ...checked });
+      return;
+    }
+    const place = this.#take(range.length, range.offset);
+    this.reads.push({ ...range, into: 'input', at: place, ...checked });
+    for (const small of runs) {
+      const { offset, length } = small.run;
+      const from = place + offset - range.offset;
+      if ('into' in small) this.copies.push({ from, into: small.into, to: small.to, length });
+      else small.placed(from);
     }
   }
 
@@ -131,11 +166,33 @@ export class ReadLayout {
   }
 }
 
+/** A short run, and where it goes: to a place in a buffer, or wherever it is read to. */
+type SmallRun = { readonly run: Run } & (
+  | { readonly into: TileCopy['into']; readonly to: number }
+  | { readonly placed: (place: number) => void }
+);
+
+/** The runs of a joined read, in its order, without the large gaps between them; nothing where there are none. */
+function checkedOf({ source, offset, length }: SourceRange, runs: readonly SmallRun[]): { checked?: SourceRange[] } {
+  const checked: SourceRange[] = [];
+  let [start, end] = [offset, offset];
+  for (const { run } of runs) {
+    if (run.offset - end > CHECKED_GAP) {
+      checked.push({ source, offset: start, length: end - start });
+      start = run.offset;
+    }
+    end = Math.max(end, run.offset + run.length);
+  }
+  if (start === offset) return {};
+  checked.push({ source, offset: start, length: offset + length - start });
+  return { checked };
+}
+
 /**
  * The reads of each source in the order of its file, so that one can go on where another ended; of all sources by turns.
  */
-export function inFileOrder(reads: readonly TileRead[]): readonly TileRead[] {
-  const bySource = new Map<number, TileRead[]>();
+export function inFileOrder<Read extends SourceRange>(reads: readonly Read[]): readonly Read[] {
+  const bySource = new Map<number, Read[]>();
   for (const read of reads.toSorted((a, b) => a.offset - b.offset)) {
     const others = bySource.get(read.source);
     if (others) others.push(read);

@@ -18,7 +18,7 @@ import { cpuBackend } from './cpu.js';
 import { refuseExisting } from './existing.js';
 import { ConverterSwitch, type FillContext, type TensorStats } from './fill.js';
 import { type Filler, localFiller } from './filler.js';
-import { eachTile, lanesOf } from './lanes.js';
+import { DEFAULT_MEMORY, eachTile, lanesOf } from './lanes.js';
 import { reportOf } from './make-report.js';
 import { RunOutput } from './output.js';
 import { assertNoOverflow } from './overflow.js';
@@ -28,7 +28,7 @@ import { assertProven, proofReports, withoutProofs } from './prove.js';
 import type { BackendReport, Report, RunProgress } from './report.js';
 import { PlanSources } from './sources.js';
 import type { Threads } from './threads/threads.js';
-import { tilesInTurn } from './tiles.js';
+import { TILE_BYTES, tileBytesFor, tilesInTurn } from './tiles.js';
 
 /** Options of `run`. */
 export interface RunOptions {
@@ -62,7 +62,8 @@ export interface RunOptions {
   /** Bytes that tiles may hold in memory at once. Default 128 MiB; at least one tile is used. Reading back takes 16 MiB more. */
   readonly memory?: number;
   /**
-   * Bytes of a tile, read or written, whichever is more. Default 16 MiB. Larger ones read more of each rank at once: where
+   * Bytes of a tile, read or written, whichever is more. Default 16 MiB; more, within `memory`, where threads read tensors that
+   * are cut into short runs. Larger ones read more of each rank at once: where
    * to begin a read costs as much as to read some megabytes.
    */
   readonly tileBytes?: number;
@@ -143,8 +144,11 @@ export async function writeFiles(asked: Plan, options: RunOptions, audit?: CrcAu
     const others = await threads?.filler({ plan, sources: context.sources, ...wanted, audit: verify, signal });
     const using = others ?? localFiller(context, wanted);
     filler = using;
-    const tiles = tilesInTurn(plan, options.filesInFlight ?? 1, options.tileBytes);
-    await eachTile(tiles, { lanes: lanesOf(using, options), signal }, (tile) =>
+    // Threads that do all by themselves have a tile each: it may be large.
+    const memoryOfThread = others?.lanes && threads ? (options.memory ?? DEFAULT_MEMORY) / threads.count : 0;
+    const tileBytes = options.tileBytes ?? (memoryOfThread > 0 ? tileBytesFor(plan, memoryOfThread) : TILE_BYTES);
+    const tiles = tilesInTurn(plan, options.filesInFlight ?? 1, tileBytes);
+    await eachTile(tiles, { lanes: lanesOf(using, { ...options, tileBytes }), signal }, (tile) =>
       output.write(tile, async (sink) => {
         const filled = await using.fill(tile, sink);
         await assertProven(context, filled.differences);

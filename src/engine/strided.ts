@@ -8,6 +8,7 @@
 import { mapBounded } from '../base/concurrent.js';
 import type { Repeat } from '../base/extent.js';
 import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
+import { copyRows } from '../base/rows.js';
 import { roomFor } from './buffers.js';
 import type { StridedRead } from './reads.js';
 
@@ -205,16 +206,21 @@ function copyRuns(window: Window, bytes: Uint8Array, target: Uint8Array): number
 
   /** Runs of one loop. Only the first and the last may be cut by the ends of the range. */
   const copyRow = (loop: Repeat, from: number, to: number, first: number, last: number): void => {
-    const isShort = extent.length <= SHORT_RUN;
-    for (let turn = first; turn < last; turn += isShort ? Math.max(1, last - 1 - first) : 1) {
+    for (let turn = first; turn < last; turn += Math.max(1, last - 1 - first)) {
       copyRun(from + turn * loop.from, to + turn * loop.to);
     }
-    const turns = isShort ? last - first - 2 : 0;
+    const turns = last - first - 2;
     if (turns <= 0) return;
-    copied += turns * extent.length;
-    const read = (from + (first + 1) * loop.from - window.from) / unit;
-    const put = (to + (first + 1) * loop.to - start) / unit;
-    copyWords(source, read, loop.from / unit, into, put, loop.to / unit, extent.length / unit, turns);
+    const { length } = extent;
+    copied += turns * length;
+    const read = from + (first + 1) * loop.from - window.from;
+    const put = to + (first + 1) * loop.to - start;
+    if (length > SHORT_RUN) {
+      copyRows({ bytes, at: read, step: loop.from }, { bytes: target, at: put, step: loop.to }, length, turns);
+      return;
+    }
+    const [steps, words] = [[loop.from / unit, loop.to / unit] as const, length / unit];
+    copyWords(source, read / unit, steps[0], into, put / unit, steps[1], words, turns);
   };
 
   /** Runs of one word in two loops, by blocks that the cache holds. */

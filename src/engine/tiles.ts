@@ -6,6 +6,7 @@
 
 import { bytesOf } from '../base/dtype.js';
 import { assert } from '../base/errors.js';
+import { isRankCut, pieceLength } from '../base/extent.js';
 import type { OutputFile, OutputPart, Plan, PlannedTensor } from '../plan/plan.js';
 import { workingBytes } from './compute.js';
 
@@ -14,6 +15,9 @@ export const TILE_BYTES = 2 ** 24;
 
 /** What the buffers of a tile hold together at most, in tiles: as much as fp32 that is read and 16 bits that are written. */
 export const BUFFERS_OF_TILE = 1.5;
+
+/** Where tensors lie in shorter runs on average (64 KiB), larger tiles read more at once. */
+const SHORT_RUN = 2 ** 16;
 
 /** A range of one output file. It names a tile where the plan is at hand. */
 export interface TileRange {
@@ -35,6 +39,23 @@ export interface TilePart {
   readonly from: number;
   readonly length: number;
   readonly at: number;
+}
+
+/**
+ * How large the tiles of a plan should be where one at a time has `memory` bytes: as large as these allow where tensors are
+ * cut over so many ranks that each read is short.
+ */
+export function tileBytesFor({ tensors }: Plan, memory: number): number {
+  let [bytes, runs] = [0, 0];
+  for (const { pieces } of tensors) {
+    for (const piece of pieces) {
+      bytes += pieceLength(piece);
+      if (isRankCut(piece)) runs += Math.ceil(piece.length / piece.share);
+      // What is strided has windows of its own.
+      else runs += piece.repeat ? pieceLength(piece) / SHORT_RUN : 1;
+    }
+  }
+  return bytes >= SHORT_RUN * runs ? TILE_BYTES : Math.max(TILE_BYTES, Math.floor(memory / BUFFERS_OF_TILE));
 }
 
 /** The tiles of a file, in order, of at most `tileBytes` bytes, read or written. */

@@ -13,7 +13,14 @@ import type { Flip } from '../formats/torch/tensor.js';
 import type { Compute, OutputPart, Plan } from '../plan/plan.js';
 import type { JobPiece } from './backend.js';
 import type { ElementRange } from './compute.js';
-import { type Placed, ReadLayout, type StridedRead, type TileCopy, type TileRead } from './reads.js';
+import {
+  type Placed,
+  ReadLayout,
+  type ScatteredRead,
+  type StridedRead,
+  type TileCopy,
+  type TileRead,
+} from './reads.js';
 import { plannedTensor, type Tile } from './tiles.js';
 
 /** What it takes to fill a tile. */
@@ -23,7 +30,9 @@ export interface TileWork {
   readonly inputLength: number;
   readonly reads: readonly TileRead[];
   readonly strided: readonly StridedRead[];
-  /** Small runs: from the input buffer to their place. */
+  /** Reads of short runs that are copied to their places at once. */
+  readonly scattered: readonly ScatteredRead[];
+  /** Short runs that were read with those of jobs: from the input buffer to their place. */
   readonly copies: readonly TileCopy[];
   readonly literals: readonly TileLiteral[];
   readonly jobs: readonly TileJob[];
@@ -125,6 +134,7 @@ export function workOf(plan: Plan, tile: Tile): TileWork {
     tile,
     inputLength: reads.inputLength,
     reads: reads.reads,
+    scattered: reads.scattered,
     strided: reads.strided,
     copies: reads.copies,
     literals,

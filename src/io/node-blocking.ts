@@ -65,16 +65,24 @@ export async function openBlockingSink(path: string, place: string, byteLength: 
       }
     },
     async read(offset, into) {
-      for (let filled = 0; filled < into.byteLength; ) {
-        const read = explained(() => readSync(file, into, filled, into.byteLength - filled, offset + filled));
-        if (read === 0) throw nodeSinkFailure(path, shortOf(into.byteLength, filled), byteLength);
-        filled += read;
-      }
+      const filled = explained(() => fillNow(file, offset, into));
+      if (filled < into.byteLength) throw nodeSinkFailure(path, shortOf(into.byteLength, filled), byteLength);
     },
     async release() {
       closeSync(file);
     },
   };
+}
+
+/** Reads `into` from byte `offset` of an open file on, and gives the number of bytes that there were. */
+export function fillNow(descriptor: number, offset: number, into: Uint8Array): number {
+  let filled = 0;
+  while (filled < into.byteLength) {
+    const read = readSync(descriptor, into, filled, into.byteLength - filled, offset + filled);
+    if (read === 0) break;
+    filled += read;
+  }
+  return filled;
 }
 
 function shortOf(wanted: number, found: number): Error {

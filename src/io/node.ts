@@ -4,18 +4,27 @@
  * @module
  */
 
-import { fstatSync, type Stats } from 'node:fs';
+import { closeSync, fstatSync, openSync, type Stats, statSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve, sep } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { crc32 } from '../base/crc32.js';
 import { UnshardError } from '../base/errors.js';
 import { shortRead, sinkFailure, sourceFailure } from './failures.js';
+import { fillNow } from './node-blocking.js';
 import { errnoOf, nodeSinkFailure, nodeSourceFailure } from './node-failures.js';
+import { QuickCalls } from './node-quick.js';
 import { pathSegments, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
 import { makeSource, type RawSource, READ_PIECE } from './source.js';
 import type { ByteSource, FileTree, SharedOutput, TreeEntry } from './types.js';
+
+/** Reads of at most so many bytes may block (128 KiB): those of an inspection. */
+const QUICK_BYTES = 2 ** 17;
+
+/** Those of this process: what is read in it mostly lies on one disk. */
+const quick = new QuickCalls(() => setImmediate());
 
 /** This machine in the names of unfinished files, whatever its own name. */
 const HOST = crc32(new TextEncoder().encode(hostname())).toString(16);
@@ -89,7 +98,7 @@ export function folderOutput(path: string): SharedOutput {
       const explain = (error: unknown) => nodeSinkFailure(file, error, byteLength);
       writing.add(target);
       try {
-        const top = await mkdir(dirname(target), { recursive: true });
+        const top = await makeFolder(dirname(target));
         if (top !== undefined) made.add(top);
         const raw = await startFile(target, file, byteLength, () => writing.delete(target));
         const drop = async () => {
@@ -131,6 +140,26 @@ export function folderOutput(path: string): SharedOutput {
       }
     },
   };
+}
+
+/**
+ * Makes a folder and those around it that are missing. Gives the outermost one that was made, if any was.
+ *
+ * Node's own recursive `mkdir` asks for ever where a file system has no room for a new folder and calls that "not
+ * found", as `/proc` does, and an automounter that has the folder.
+ */
+async function makeFolder(folder: string): Promise<string | undefined> {
+  if ((await statOrMissing(folder))?.isDirectory()) return undefined;
+  const parent = dirname(folder);
+  const top = parent === folder ? undefined : await makeFolder(parent);
+  try {
+    await mkdir(folder);
+    return top ?? folder;
+  } catch (error) {
+    // Another process may have made it meanwhile.
+    if (errnoOf(error) === 'EEXIST' && (await stat(folder)).isDirectory()) return top;
+    throw error;
+  }
 }
 
 /** @throws UnshardError `not-a-folder` of kind `usage` where a file is in the place of a folder to write to, or of one around it. */
@@ -200,8 +229,14 @@ async function openFile(root: string, path: string): Promise<ByteSource> {
  * @throws UnshardError of kind `source`.
  */
 async function openPlace(path: string, target: string): Promise<ByteSource> {
-  const opened = await statOrMissing(target).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
-  if (!opened?.isFile()) throw sourceFailure('source-missing', path);
+  const lookUp = () =>
+    quick.make(
+      () => statSync(target),
+      () => stat(target),
+    );
+  const opened = await missingIfNothing(lookUp).catch((error) => Promise.reject(nodeSourceFailure(path, error)));
+  if (!opened || opened.isDirectory()) throw sourceFailure('source-missing', path);
+  if (!opened.isFile()) throw sourceFailure('source-not-a-file', path);
   let handle: Promise<FileHandle> | undefined;
   const openOnce = () => {
     handle ??= open(target, 'r').catch((error) => {
@@ -210,14 +245,27 @@ async function openPlace(path: string, target: string): Promise<ByteSource> {
     });
     return handle;
   };
+  /** For calls that block. The other handle waits for what is under way before it is closed. */
+  let descriptor: number | undefined;
+  const readNow = (offset: number, into: Uint8Array) => {
+    descriptor ??= openSync(target, 'r');
+    const filled = fillNow(descriptor, offset, into);
+    return { filled, now: fstatSync(descriptor) };
+  };
+  const readLater = async (offset: number, into: Uint8Array, signal?: AbortSignal) => {
+    const file = await openOnce();
+    const filled = await fill(file, offset, into, signal);
+    return { filled, now: fstatSync(file.fd) };
+  };
   const raw: RawSource = {
     async read(offset, into, signal) {
       try {
-        const file = await openOnce();
-        const filled = await fill(file, offset, into, signal);
+        const later = () => readLater(offset, into, signal);
+        const isSmall = into.byteLength <= QUICK_BYTES;
+        const { filled, now } = await (isSmall ? quick.make(() => readNow(offset, into), later) : later());
         // After the read, so that no byte of a changed file is handed out. Asked for in passing it costs microseconds; as a
         // job of its own it would cost as much as a small read.
-        if (isChanged(opened, fstatSync(file.fd))) throw sourceFailure('source-changed', path);
+        if (isChanged(opened, now)) throw sourceFailure('source-changed', path);
         if (filled < into.byteLength) throw shortRead(path, offset, into.byteLength, filled);
       } catch (error) {
         signal?.throwIfAborted();
@@ -225,6 +273,8 @@ async function openPlace(path: string, target: string): Promise<ByteSource> {
       }
     },
     async close() {
+      if (descriptor !== undefined) closeSync(descriptor);
+      descriptor = undefined;
       const file = await handle?.catch(() => undefined);
       await file?.close();
     },
@@ -250,8 +300,10 @@ function isChanged(before: Stats, now: Stats): boolean {
 }
 
 async function startFile(target: string, path: string, byteLength: number, onEnd: () => void): Promise<RawSink> {
-  // A file cannot be renamed to the name of a folder: better found now than when all is written.
-  if ((await statOrMissing(target))?.isDirectory()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
+  // A file cannot be renamed to the name of a folder: better found now than when all is written. A device could be replaced,
+  // `/dev/stdout` for one, and must not be.
+  const there = await statOrMissing(target);
+  if (there && !there.isFile()) throw sinkFailure('sink-name-taken', path, undefined, byteLength);
   // Without the right to remove it, it stays where it is.
   await removePartials(dirname(target), (name) => name === basename(target), isAbandoned).catch(() => undefined);
   const partial = `${target}.partial-${HOST}-${PROCESS}-${randomHex()}`;
@@ -301,9 +353,13 @@ function targetOf(root: string, path: string): string {
   return join(root, ...folders, name);
 }
 
-async function statOrMissing(path: string): Promise<Stats | undefined> {
+function statOrMissing(path: string): Promise<Stats | undefined> {
+  return missingIfNothing(() => stat(path));
+}
+
+async function missingIfNothing(lookUp: () => Promise<Stats>): Promise<Stats | undefined> {
   try {
-    return await stat(path);
+    return await lookUp();
   } catch (error) {
     if (isNothing(error)) return undefined;
     throw error;

@@ -6,6 +6,7 @@
  */
 
 import { combineCrc32 } from '../../base/crc32.js';
+import type { Extent } from '../../base/extent.js';
 import { addStats, emptyStats } from '../../numeric/stats.js';
 import type { Plan } from '../../plan/plan.js';
 import type { Difference, TensorStats } from '../fill.js';
@@ -22,10 +23,22 @@ const WORTH_CUTTING = 2 ** 18;
 
 /** The pieces of a tile, in order: itself alone where more would cost more. */
 export function piecesOf(plan: Plan, tile: Tile): Iterable<Tile> {
-  const { reads, strided, computations } = workOf(plan, tile);
+  const { reads: whole, scattered, strided, computations } = workOf(plan, tile);
+  const reads = [...whole, ...scattered];
   const bytes = reads.reduce((sum, { length }) => sum + length, 0);
-  const isWorth = strided.length === 0 && computations.length === 0 && bytes >= WORTH_CUTTING * reads.length;
+  const isDense = strided.every(({ extent }) => followsItself(extent));
+  const isWorth = isDense && computations.length === 0 && bytes >= WORTH_CUTTING * reads.length;
   return isWorth ? cutTile(plan, tile, PIECE_BYTES) : [tile];
+}
+
+/** True where the runs of a strided extent follow each other in the source, in the order in which they are in the tensor. */
+function followsItself({ length, repeat = [] }: Extent): boolean {
+  let span = length;
+  for (const { count, from, to } of repeat.toReversed()) {
+    if (from !== span || to < span) return false;
+    span *= count;
+  }
+  return true;
 }
 
 /** A piece, and what filling it has shown. */

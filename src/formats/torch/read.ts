@@ -21,7 +21,7 @@ export { KnownObjects } from './objects.js';
 const ZIP_MAGIC = [0x50, 0x4b, 0x03, 0x04];
 const PICKLE_MAGIC = [0x80];
 
-const NOT_TORCH = 'Put the file that the training run saved in its place.';
+const NOT_TORCH = 'Put a whole copy of the right file in its place.';
 
 /**
  * Opens a torch file: the zip container, or the older one of pickles in a row. Nothing is tried a second way when it

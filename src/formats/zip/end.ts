@@ -173,11 +173,11 @@ function commentFault(file: string, length: number): UnshardError {
 function faultOfMissingEnd({ name, size }: ByteSource, head: Uint8Array, tail: Uint8Array): UnshardError {
   const foreign = nameOfForeignFormat(head);
   if (foreign !== undefined) {
-    const advice = 'Put the file that the training run saved in its place.';
+    const advice = 'Put a whole copy of the right file in its place.';
     return badZip(name, 'zip-foreign-format', `it is ${foreign}, not a zip file`, { found: foreign, size }, advice);
   }
   if (!startsLikeZip(head)) {
-    const advice = 'Put the file that the training run saved in its place.';
+    const advice = 'Put a whole copy of the right file in its place.';
     return badZip(name, 'zip-not-a-zip', `it does not begin as a zip file does`, { size }, advice);
   }
   const endAt = lastIndexOfSignature(tail, END.signature, END.length);

@@ -108,6 +108,27 @@ describe('a recorded CRC-32', () => {
     },
   );
 
+  test.each([
+    ['padding', 0, 0],
+    ['other bytes', 1, 30],
+  ])('needs no read of gaps that are zeros (%s)', async (_, value, read) => {
+    const [gap, length] = [[20, 50], 100] as const;
+    const bytes = patternBytes(0, length).fill(value, ...gap);
+    const file = bytesSource(bytes, 'a.pt');
+    const source = { path: 'a.pt', size: length, modified: 0 };
+    const sources = new PlanSources(async () => file, [source]);
+    const check = async (seen: Uint8Array) => {
+      const audit = new CrcAudit([{ source: 0, offset: 0, length, crc32: crc32(bytes) }]);
+      audit.add(0, 0, seen.subarray(0, gap[0]));
+      audit.add(0, gap[1], seen.subarray(gap[1]));
+      return (await audit.finish(sources, [source], undefined)).status;
+    };
+    expect(await check(bytes)).toBe('passed');
+    expect(file.reads.reduce((sum, { length }) => sum + length, 0)).toBe(read);
+    const damaged = bytes.slice().fill(7, 60, 61);
+    await expect(check(damaged)).rejects.toMatchObject({ detail: { code: 'crc-mismatch' } });
+  });
+
   test('is compared with that of any runs, and damage is found wherever it is', async () => {
     const run = fc
       .nat(SIZE - 1)

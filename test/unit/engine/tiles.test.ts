@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { TensorEntry } from '../../../src/checkpoints/inventory.js';
-import { TILE_BYTES, type Tile, tileAt, tilesInTurn, tilesOf } from '../../../src/engine/tiles.js';
+import { TILE_BYTES, type Tile, tileAt, tileBytesFor, tilesInTurn, tilesOf } from '../../../src/engine/tiles.js';
 import { workOf } from '../../../src/engine/work.js';
 import { plan } from '../../../src/plan/make.js';
 import type { Plan } from '../../../src/plan/plan.js';
@@ -127,6 +127,41 @@ describe('tilesOf', () => {
   });
 });
 
+describe('tileBytesFor', () => {
+  /** A plan of one tensor that is cut over so many ranks, in shares of so many bytes. */
+  const cutOver = (ranks: number, share: number) => {
+    const piece = { over: 0, offset: 0, share, length: ranks * share, at: 0 };
+    const entry: TensorEntry = {
+      name: 'cut',
+      shape: [(ranks * share) / 4],
+      origin: 'master',
+      stored: { dtype: 'F32', pieces: [piece] },
+    };
+    const sources = Array.from({ length: ranks }, (_, i) => ({ path: `rank${i}.pt`, size: 1e12, modified: 1 }));
+    const partitions = [sources.map((_, source) => ({ source, offset: 0 }))];
+    return plan(inventoryOf([entry], { sources, partitions }));
+  };
+
+  test('fills the memory of a thread where reads are short', () => {
+    expect(tileBytesFor(cutOver(1000, 65_532), 3 * 2 ** 25)).toBe(2 ** 26);
+    expect(tileBytesFor(cutOver(1000, 65_536), 3 * 2 ** 25)).toBe(TILE_BYTES);
+    expect(tileBytesFor(plan(inventoryOf([masterOf('a', 4, 0)], HUGE)), 3 * 2 ** 25)).toBe(2 ** 26);
+  });
+
+  test('is never less than without short reads', () => {
+    expect(tileBytesFor(cutOver(1000, 4096), TILE_BYTES)).toBe(TILE_BYTES);
+  });
+
+  test('leaves strided tensors to their windows', () => {
+    const repeat = [{ count: 1000, from: 8, to: 4 }];
+    const entry = {
+      ...masterOf('a', 1000, 0),
+      stored: { dtype: 'F32', pieces: [{ source: 0, offset: 0, length: 4, at: 0, repeat }] },
+    } as const;
+    expect(tileBytesFor(plan(inventoryOf([entry], HUGE)), 3 * 2 ** 25)).toBe(TILE_BYTES);
+  });
+});
+
 describe('workOf', () => {
   test('reads a long run that is not converted straight to its place', () => {
     const { reads, copies, jobs, inputLength } = work(plan(inventoryOf([masterOf('a', 100_000, 64)], HUGE)));
@@ -136,21 +171,55 @@ describe('workOf', () => {
 
   test('reads near short runs at once and copies each to its place', () => {
     const made = plan(inventoryOf([masterOf('b', 4, 64), masterOf('a', 4, 96)], HUGE));
-    const { reads, copies } = work(made);
-    expect(reads).toEqual([{ source: 0, offset: 64, length: 48, into: 'input', at: 0 }]);
+    const { reads, scattered, copies, inputLength } = work(made);
+    expect(scattered).toMatchObject([{ source: 0, offset: 64, length: 48 }]);
+    expect([reads.length, copies.length, inputLength]).toEqual([0, 0, 0]);
     const start = made.files[0]?.parts[1]?.at ?? 0;
-    expect(copies.toSorted((x, y) => x.to - y.to)).toEqual([
+    expect(scattered[0]?.copies.toSorted((x, y) => x.to - y.to)).toEqual([
       { from: 32, into: 'output', to: start, length: 16 },
       { from: 0, into: 'output', to: start + 16, length: 16 },
     ]);
   });
 
   test('does not read over a wide gap', () => {
-    const { reads } = work(plan(inventoryOf([masterOf('a', 4, 0), masterOf('b', 4, 1e6)], HUGE)));
-    expect(reads.map(({ offset, length }) => [offset, length])).toEqual([
+    const { scattered } = work(plan(inventoryOf([masterOf('a', 4, 0), masterOf('b', 4, 1e6)], HUGE)));
+    expect(scattered.map(({ offset, length }) => [offset, length])).toEqual([
       [0, 16],
       [1e6, 16],
     ]);
+  });
+
+  test('reads short runs to the input of a job, and copies those from there that are not converted', () => {
+    const options = { dtype: 'fp16', dtypeFor: [{ pattern: 'b', dtype: 'keep' }] } as const;
+    const made = plan(inventoryOf([masterOf('a', 4, 64), masterOf('b', 4, 96)], HUGE), options);
+    const { reads, scattered, copies, jobs } = work(made);
+    expect(reads).toEqual([{ source: 0, offset: 64, length: 48, into: 'input', at: 0 }]);
+    expect(scattered).toEqual([]);
+    const at = (name: string) => {
+      const index = made.tensors.findIndex((tensor) => tensor.name === name);
+      return made.files[0]?.parts.find((part) => part.kind === 'tensor' && part.tensor === index)?.at;
+    };
+    expect(copies).toEqual([{ from: 32, into: 'output', to: at('b'), length: 16 }]);
+    expect(jobs.map(({ at, pieces }) => [at, pieces[0]?.input])).toEqual([[at('a'), 0]]);
+  });
+
+  test.each([
+    [1024, undefined],
+    [
+      1028,
+      [
+        [0, 16],
+        [1044, 16],
+      ],
+    ],
+  ])('has what is read in a gap of %i bytes checked only where it is small', (gap, checked) => {
+    const inventory = inventoryOf([masterOf('a', 4, 0), masterOf('b', 4, 16 + gap)], HUGE);
+    for (const options of [{}, { dtype: 'bf16' }] as const) {
+      const { reads, scattered } = work(plan(inventory, options));
+      const [read, ...others] = [...reads, ...scattered];
+      expect([read?.length, others.length]).toEqual([32 + gap, 0]);
+      expect(read?.checked?.map(({ offset, length }) => [offset, length])).toEqual(checked);
+    }
   });
 
   test('converts neighbours with the same dtypes in one job, with a slot for each tensor', () => {

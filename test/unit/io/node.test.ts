@@ -20,6 +20,7 @@ import { folderOutput, openFolder } from '../../../src/io/node.js';
 import { readBytes } from '../../../src/io/read.js';
 import { temporaryFolder } from '../../helpers/cli.js';
 import { rejectionOf } from '../../helpers/errors.js';
+import { patternBytes } from '../../helpers/pattern.js';
 
 const LINUX = process.platform === 'linux';
 
@@ -86,7 +87,7 @@ test.runIf(LINUX)('a named pipe is not opened, which would wait for ever', async
   const root = await temporaryFolder();
   execFileSync('mkfifo', [join(root, 'pipe.pt')]);
   const detail = await rejectionOf((await openFolder(root)).open('pipe.pt'));
-  expect(detail).toMatchObject({ code: 'source-missing', facts: { file: 'pipe.pt' } });
+  expect(detail).toMatchObject({ code: 'source-not-a-file', facts: { file: 'pipe.pt' } });
 });
 
 test.runIf(LINUX)('a file takes a handle from its first read until it is closed', async () => {
@@ -117,6 +118,23 @@ test.each<[string, (path: string) => void]>([
   expect(detail).toMatchObject({ kind: 'source', code: 'source-changed', facts: { file: 'a.pt' } });
   await source.close();
 });
+
+test.each([100, 200_000])(
+  'reads of %i bytes are right, refuse a file that changed, and leave it closed',
+  async (length) => {
+    const root = await temporaryFolder();
+    const bytes = patternBytes(0, 300_000);
+    writeFileSync(join(root, 'a.pt'), bytes);
+    const source = await (await openFolder(root)).open('a.pt');
+    expect(await readBytes(source, 0, 10)).toEqual(bytes.slice(0, 10));
+    expect(await readBytes(source, 70_000, length)).toEqual(bytes.slice(70_000, 70_000 + length));
+    writeFileSync(join(root, 'a.pt'), bytes.fill(1));
+    utimesSync(join(root, 'a.pt'), 1, 1);
+    expect(await rejectionOf(readBytes(source, 70_000, length))).toMatchObject({ code: 'source-changed' });
+    await source.close();
+    if (LINUX) expect(openPaths(root)).toEqual([]);
+  },
+);
 
 test('a file that was replaced or removed before its first read is refused', async () => {
   const root = await temporaryFolder();
@@ -306,20 +324,32 @@ test('a name that is taken or too long is refused before anything is written', a
   const root = await temporaryFolder();
   mkdirSync(join(root, 'folder'));
   writeFileSync(join(root, 'file'), '');
+  symlinkSync('/dev/null', join(root, 'device'));
   const output = folderOutput(root);
-  expect(await rejectionOf(output.create('folder', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
+  for (const name of ['folder', 'device']) {
+    expect(await rejectionOf(output.create(name, 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
+  }
   expect(await rejectionOf(output.create('file/a.bin', 1))).toMatchObject({ kind: 'sink', code: 'sink-name-taken' });
   expect(await rejectionOf(folderOutput(join(root, 'file')).create('a.bin', 1))).toMatchObject({
     code: 'not-a-folder',
   });
   const long = 'x'.repeat(300);
   expect(await rejectionOf(output.create(long, 1))).toMatchObject({ code: 'sink-bad-name', facts: { file: long } });
-  expect(readdirSync(root).sort()).toEqual(['file', 'folder']);
+  expect(readdirSync(root).sort()).toEqual(['device', 'file', 'folder']);
+  expect(lstatSync(join(root, 'device')).isSymbolicLink()).toBe(true);
 });
 
 test.runIf(LINUX)('a folder that may not be written is refused', async () => {
   const detail = await rejectionOf(folderOutput('/sys/unshard').create('a.bin', 1));
   expect(detail).toMatchObject({ kind: 'sink', code: 'sink-not-allowed', facts: { file: 'a.bin', needed: 1 } });
+});
+
+// The folder above is there, and still a new one is "not found": so it is in /proc, and where an automounter has /home.
+test.runIf(LINUX)('a folder that takes no new ones is refused, and not asked for ever', async () => {
+  for (const path of ['/proc/unshard', '/proc/unshard/deeper']) {
+    const detail = await rejectionOf(folderOutput(path).create('a.bin', 1));
+    expect(detail).toMatchObject({ kind: 'sink', code: 'sink-gone', facts: { file: 'a.bin', needed: 1 } });
+  }
 });
 
 /** Writes a file of 2 MiB to a disk of 1 MiB, which exists for this one process only. Prints what became of it. */

@@ -80,7 +80,7 @@ describe('the plan of some files', () => {
 
   test('holds their tensors alone, and is a plan', () => {
     expect(whole.files).toHaveLength(5);
-    const { plan: some, tensors: indices } = planOfFiles(whole, [3, 0]);
+    const { plan: some, tensors: indices } = planOfFiles(whole, [2, 3]);
     expect(some.files.map(({ path }) => path)).toEqual(['model-00003-of-00003.safetensors', 'tokenizer.json']);
     expect(indices.map((index) => whole.tensors[index]?.name)).toEqual(['e']);
     expect(some.tensors.map(({ name }) => name)).toEqual(['e']);
