@@ -34,7 +34,9 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
   const { tensors } = selection;
   if (tensors.length === 0) throw nothingToWrite(inventory);
   for (const name of [...tensors.map((tensor) => tensor.name), ...Object.keys(selection.aliases)]) checkName(name);
-  const files = [...companionFiles(inventory, resolved, selection), ...weightFiles(selection, resolved)];
+  // The weights first: what is left of a run that was killed looks like no model, and the same run can begin again.
+  const { weights, index } = weightFiles(selection, resolved);
+  const files = [...weights, ...companionFiles(inventory, resolved, selection), ...index];
   return {
     version: 1,
     options: resolved,
@@ -51,22 +53,25 @@ export function plan(inventory: Inventory, options: PlanOptions = {}): Plan {
   };
 }
 
-/** The weight files, and the index after them where there are several. */
-function weightFiles(selection: Selection, options: ResolvedOptions): OutputFile[] {
+/** The weight files, and their index where there are several. */
+function weightFiles(
+  selection: Selection,
+  options: ResolvedOptions,
+): Readonly<Record<'weights' | 'index', readonly OutputFile[]>> {
   const { tensors, aliases } = selection;
   const sizes = tensors.map(outputBytes);
   const names = fileNames(options);
   const shards = splitIntoShards(sizes, names, options.maxShardSize);
   const single = shards.length === 1;
-  const files = shards.map((shard) =>
+  const weights = shards.map((shard) =>
     options.format === 'safetensors'
       ? safetensorsFile(shard, tensors, single ? aliases : {})
       : binFile(shard, tensors, aliases),
   );
-  if (single) return files;
+  if (single) return { weights, index: [] };
   const named = shards.map((shard) => ({ path: shard.path, names: namesIn(shard, selection, options) }));
   const text = indexText(named, sum(sizes), options.format === 'safetensors' ? aliases : {});
-  return [...files, indexFile(indexName(names), text)];
+  return { weights, index: [indexFile(indexName(names), text)] };
 }
 
 function safetensorsFile(

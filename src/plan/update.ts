@@ -141,8 +141,8 @@ function checkRank(config: LoraConfig, layer: string, found: number): void {
   throw new UnshardError({
     kind: 'inconsistent',
     code: 'adapter-rank',
-    message: `The adapter on ${layer} has rank ${found}; ${config.file} says ${expected}.`,
-    advice: 'The file may belong to another run. Copy the one of this run.',
+    message: `The adapter on ${layer} has rank ${found}; by ${config.file} it should be ${expected}.`,
+    advice: 'Take adapter_config.json of this very run, or the rank that the matrices have.',
     facts: { file: config.file, tensor: layer, expected, found },
   });
 }

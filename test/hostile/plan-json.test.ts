@@ -34,7 +34,7 @@ const merged = plan(loraInventory(linear('base_model.model.q')), { output: 'merg
 
 test('the plans of these tests are accepted as they are', () => {
   for (const made of [model, bin, merged]) expect(parsePlan(edited(made))).toEqual(made);
-  expect(model.files.map(({ path }) => path)).toEqual(['tokenizer.json', 'model.safetensors']);
+  expect(model.files.map(({ path }) => path)).toEqual(['model.safetensors', 'tokenizer.json']);
 });
 
 describe('a plan that would lead out of its folders is refused', () => {
@@ -50,7 +50,7 @@ describe('a plan that would lead out of its folders is refused', () => {
 });
 
 describe('a plan that is not what a plan is', () => {
-  const part = ['files', 1, 'parts', 0] as const;
+  const part = ['files', 0, 'parts', 0] as const;
   const piece = ['tensors', 0, 'pieces', 0] as const;
 
   test.each<[string, unknown, readonly Edit[]]>([
@@ -92,18 +92,18 @@ describe('a plan that is not what a plan is', () => {
     ['has a CRC-32 of no source', model, [[['crcs', 0, 'source'], 2]]],
     ['has a literal that is too short', model, [[[...part, 'base64'], 'AAAA']]],
     ['has a literal that is no base64', model, [[[...part, 'base64'], '!'.repeat(200)]]],
-    ['has a part of a tensor that is not there', model, [[['files', 1, 'parts', 1, 'tensor'], 2]]],
-    ['has a gap between its parts', model, [[['files', 1, 'parts', 1, 'at'], 1000]]],
-    ['has a file longer than its parts', model, [[['files', 1, 'byteLength'], 2 ** 50]]],
+    ['has a part of a tensor that is not there', model, [[['files', 0, 'parts', 1, 'tensor'], 2]]],
+    ['has a gap between its parts', model, [[['files', 0, 'parts', 1, 'at'], 1000]]],
+    ['has a file longer than its parts', model, [[['files', 0, 'byteLength'], 2 ** 50]]],
     [
       'has a copy beyond its source',
       model,
       [
-        [['files', 0, 'parts', 0, 'length'], 1001],
-        [['files', 0, 'byteLength'], 1001],
+        [['files', 1, 'parts', 0, 'length'], 1001],
+        [['files', 1, 'byteLength'], 1001],
       ],
     ],
-    ['writes one file twice', model, [[['files', 0, 'path'], 'model.safetensors']]],
+    ['writes one file twice', model, [[['files', 1, 'path'], 'model.safetensors']]],
     ['has an index that is first or last', model, [[['files', 1, 'afterOthers'], false]]],
     ['counts other bytes', model, [[['totals', 'outputBytes'], 1]]],
     ['has a record of nothing', bin, [[['files', 0, 'zip', 'records', 1, 'at'], 1]]],

@@ -24,8 +24,8 @@ describe('the adapter', () => {
       [`${Q}.lora_A.weight`, 'F32', [2, 3]],
       [`${Q}.lora_B.weight`, 'F32', [4, 2]],
     ]);
-    expect(made.files.map(({ path }) => path)).toEqual(['adapter_config.json', 'adapter_model.safetensors']);
-    expect(made.files[0]?.parts).toEqual([{ kind: 'copy', at: 0, length: 100, source: 1 }]);
+    expect(made.files.map(({ path }) => path)).toEqual(['adapter_model.safetensors', 'adapter_config.json']);
+    expect(made.files[1]?.parts).toEqual([{ kind: 'copy', at: 0, length: 100, source: 1 }]);
     expect(made.skipped).toEqual([
       { name: `${Q}.base_layer.weight`, reason: 'not part of the adapter' },
       { name: 'base_model.model.norm.weight', reason: 'not part of the adapter' },
@@ -35,8 +35,8 @@ describe('the adapter', () => {
 
   test('can be written as torch file and in 16 bits', () => {
     const made = adapterOf(loraInventory(linear(Q)), { format: 'bin', dtype: 'bf16' });
-    expect(made.files.map(({ path }) => path)).toEqual(['adapter_config.json', 'adapter_model.bin']);
-    expect(made.files[1]?.zip?.records[0]?.name).toBe('adapter_model/data.pkl');
+    expect(made.files.map(({ path }) => path)).toEqual(['adapter_model.bin', 'adapter_config.json']);
+    expect(made.files[0]?.zip?.records[0]?.name).toBe('adapter_model/data.pkl');
     expect(made.tensors.map(({ to }) => to)).toEqual(['BF16', 'BF16']);
   });
 
@@ -180,13 +180,13 @@ describe('several adapters', () => {
       ...both.companions,
       { source: 2, name: 'adapter_config.json', text: JSON.stringify(LORA_CONFIG), adapter: 'policy' },
     ];
-    const sourceOf = (adapterName: string) => adapterOf({ ...both, companions }, { adapterName }).files[0]?.parts[0];
+    const sourceOf = (adapterName: string) => adapterOf({ ...both, companions }, { adapterName }).files[1]?.parts[0];
     expect(sourceOf('policy')).toMatchObject({ kind: 'copy', source: 2 });
     expect(sourceOf('default')).toMatchObject({ kind: 'copy', source: 1 });
   });
 
   test('a run of one, called otherwise, takes the only configuration there is', () => {
-    expect(adapterOf(loraInventory(linear(Q, 'policy'))).files[0]?.path).toBe('adapter_config.json');
+    expect(adapterOf(loraInventory(linear(Q, 'policy'))).files[1]?.path).toBe('adapter_config.json');
   });
 });
 
@@ -248,14 +248,14 @@ describe('companions', () => {
 
   test('of an adapter are its configuration and the tokenizer', () => {
     expect(paths({ output: 'adapter' })).toEqual([
+      'adapter_model.safetensors',
       'adapter_config.json',
       'tokenizer.json',
-      'adapter_model.safetensors',
     ]);
   });
 
   test.each(['model', 'merged'] as const)('of a %s are all but the configuration of the adapter', (output) => {
     const companions = ['config.json', 'generation_config.json', 'tokenizer.json'];
-    expect(paths({ output })).toEqual([...companions, 'model.safetensors']);
+    expect(paths({ output })).toEqual(['model.safetensors', ...companions]);
   });
 });

@@ -199,7 +199,7 @@ describe('companions', () => {
 
   test('config.json is rewritten for the precision, the others are copied', () => {
     const made = plan(inventoryOf([masterOf('w', 4, 0)], { sources, companions }), { dtype: 'bf16' });
-    const [config, tokenizer] = made.files;
+    const [, config, tokenizer] = made.files;
     expect(config?.parts).toMatchObject([{ kind: 'literal', base64: btoa('{"dtype": "bfloat16"}') }]);
     expect(tokenizer).toEqual({
       path: 'tokenizer.json',
@@ -210,7 +210,7 @@ describe('companions', () => {
 
   test('config.json is copied where it says the right dtype', () => {
     const made = plan(inventoryOf([masterOf('w', 4, 0)], { sources, companions }), { dtype: 'fp32' });
-    expect(made.files[0]?.parts).toEqual([{ kind: 'copy', at: 0, length: 20, source: 1 }]);
+    expect(made.files[1]?.parts).toEqual([{ kind: 'copy', at: 0, length: 20, source: 1 }]);
   });
 });
 

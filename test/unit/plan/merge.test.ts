@@ -67,7 +67,7 @@ describe('merging', () => {
   test('counts what is read, and names the files as those of a model', () => {
     const made = mergedOf(inventory);
     expect(made.totals.inputBytes).toBe(2 * 12 + 4 * 6 + 4 * 8 + 2 * 4 + 2 * 3 + 16);
-    expect(made.files.map(({ path }) => path)).toEqual(['config.json', 'model.safetensors']);
+    expect(made.files.map(({ path }) => path)).toEqual(['model.safetensors', 'config.json']);
   });
 
   test('keeps the dtype of the weight where each is kept', () => {
