@@ -124,7 +124,13 @@ function withReasons(inventory: DeepspeedInventory, reasons: string): DeepspeedI
   const copies = inventory.tensors.flatMap(({ name, origin }) =>
     origin === 'copy' || origin === 'module' ? [name] : [],
   );
-  const message = `This is a partial recovery: ${masters} parameters have their masters, ${copies.length} are the copies in the model file, at the precision of the training, and ${inventory.skipped.length} tensors are not written. The reason: ${reasons}`;
+  const skipped = inventory.skipped.length;
+  const counts = [
+    `${masters} parameters have their masters`,
+    `${copies.length} are the copies in the model file, at the precision of the training`,
+    ...(skipped > 0 ? [`${skipped} tensors are not written`] : []),
+  ];
+  const message = `This is a partial recovery: ${counts.join('; ')}. The reason: ${reasons}`;
   const { checks, warnings } = inventory;
   const listed = new Set(warnings.flatMap(({ tensors = [] }) => tensors));
   const tensors = copies.filter((name) => !listed.has(name));

@@ -11,6 +11,7 @@ import { type ErrorDetail, UnshardError } from '../base/errors.js';
 export type SourceFailure =
   | 'source-changed'
   | 'source-missing'
+  | 'source-not-a-file'
   | 'source-not-allowed'
   | 'source-too-many-open'
   | 'source-failed';
@@ -36,6 +37,10 @@ const SOURCE_WORDING: Readonly<Record<SourceFailure, Wording>> = {
     'Wait until nothing writes to the checkpoint any more, then start again.',
   ],
   'source-missing': ['is not there.', 'Check that the folder is complete and still connected.'],
+  'source-not-a-file': [
+    'is a device, a pipe or a socket, not an ordinary file.',
+    'Put a copy of the file in its place.',
+  ],
   'source-not-allowed': ['may not be read.', 'Give permission to read it, then start again.'],
   'source-too-many-open': [
     'cannot be opened: the system does not allow more open files.',
@@ -102,6 +107,19 @@ export function shortRead(file: string, offset: number, expected: number, found:
     advice: 'The file is probably a cut copy: copy it again.',
     facts: { file, offset, expected, found },
   });
+}
+
+/** The browser lets the page write nothing to storage of its own. */
+export function storageMissing(cause?: unknown): UnshardError {
+  const detail: ErrorDetail = {
+    kind: 'sink',
+    code: 'storage-missing',
+    message: 'The browser gives this page no storage of its own, where downloads are made.',
+    advice:
+      'Open the page over https or on localhost, in a window that is not private. Or write to a folder, or use the command line.',
+    facts: {},
+  };
+  return new UnshardError(detail, cause === undefined ? {} : { cause });
 }
 
 function failure(

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { UnshardError } from '../../base/errors.js';
+import { isUnshardError, UnshardError } from '../../base/errors.js';
 import { inNaturalOrder } from '../../base/natural-order.js';
 import { readBytes } from '../../io/read.js';
 import type { FileTree, TreeEntry } from '../../io/types.js';
@@ -130,6 +130,8 @@ export interface FoundTags {
   readonly dangling: readonly UnshardError[];
   /** Folders of `torch.distributed.checkpoint`, which are no tags. */
   readonly distributed: readonly string[];
+  /** One error for every folder that was not searched because it may not be read: `lost+found` of a disk, for one. */
+  readonly unreadable: readonly UnshardError[];
 }
 
 /** Finds every tag folder in the picked folder: the folder itself, its sub-folders and theirs. */
@@ -143,23 +145,24 @@ async function tagsBelow(
   path: string,
   depth: number,
   signal: AbortSignal | undefined,
-): Promise<{ tags: TagChoice[]; dangling: UnshardError[]; distributed: string[] }> {
+): Promise<FoundTags> {
   signal?.throwIfAborted();
   const entries = await tree.list(path);
   const files = entries.filter((entry) => entry.kind === 'file').map((entry) => entry.name);
   const isTag =
     files.some((name) => parseShardName(name) !== undefined) || (await isUniversalFolder(tree, path, entries));
   const tags: TagChoice[] = isTag ? [{ tag: baseName(path) || tree.name, path, latest: false }] : [];
-  const dangling: UnshardError[] = [];
   const distributed = files.includes('.metadata') && files.some((name) => name.endsWith('.distcp')) ? [path] : [];
-  if (depth === 0) return { tags, dangling, distributed };
+  const [dangling, unreadable]: [UnshardError[], UnshardError[]] = [[], []];
+  if (depth === 0) return { tags, dangling, distributed, unreadable };
   for (const entry of entries) {
     // A universal checkpoint has a folder for each parameter, none of which is a tag.
     if (entry.kind !== 'directory' || (isTag && entry.name === UNIVERSAL_FOLDER)) continue;
-    const below = await tagsBelow(tree, joinPath(path, entry.name), depth - 1, signal);
+    const below = await unlessUnreadable(tagsBelow(tree, joinPath(path, entry.name), depth - 1, signal));
     tags.push(...below.tags);
     dangling.push(...below.dangling);
     distributed.push(...below.distributed);
+    unreadable.push(...below.unreadable);
   }
   for (const pointer of POINTERS) {
     if (!files.includes(pointer)) continue;
@@ -167,13 +170,23 @@ async function tagsBelow(
     const latest = await readLatest(tree, file, signal);
     const named = latest !== undefined && isFolderName(latest) ? joinPath(path, latest) : undefined;
     if (tags.some((tag) => tag.path === named)) {
-      return { tags: tags.map((tag) => (tag.path === named ? { ...tag, latest: true } : tag)), dangling, distributed };
+      const marked = tags.map((tag) => (tag.path === named ? { ...tag, latest: true } : tag));
+      return { tags: marked, dangling, distributed, unreadable };
     }
     dangling.push(
       latest === undefined || named === undefined ? badLatest(file, latest) : missingTag(file, latest, tags),
     );
   }
-  return { tags, dangling, distributed };
+  return { tags, dangling, distributed, unreadable };
+}
+
+async function unlessUnreadable(search: Promise<FoundTags>): Promise<FoundTags> {
+  try {
+    return await search;
+  } catch (error) {
+    if (!isUnshardError(error, 'source') || error.detail.code !== 'source-not-allowed') throw error;
+    return { tags: [], dangling: [], distributed: [], unreadable: [error] };
+  }
 }
 
 /** True for a universal checkpoint whose model files are missing: it can still be told from any other folder. */
@@ -184,7 +197,8 @@ async function isUniversalFolder(tree: FileTree, path: string, entries: readonly
 }
 
 /**
- * Chooses the tag to read: the wanted one, else the one that `latest` names, else the last in natural order.
+ * Chooses the tag to read: the wanted one, else that of the picked folder (the one that its `latest` names, or itself),
+ * else one that a `latest` further down names, else the last in natural order.
  *
  * @throws UnshardError `no-checkpoint`, `tag-not-found`, `tag-ambiguous`, `latest-missing-tag` or `latest-bad`.
  */
@@ -204,10 +218,13 @@ export function chooseTag(found: FoundTags, folder: string, wanted?: string): { 
       facts: { file: folder, expected: wanted, found: names },
     });
   }
-  if (dangling[0] && !tags.some((tag) => tag.latest)) throw dangling[0];
-  const candidates = tags.some((tag) => tag.latest) ? tags.filter((tag) => tag.latest) : tags;
+  const named = tags.filter((tag) => tag.latest);
+  const own = named.find(({ path }) => parentPath(path) === '') ?? tags.find(({ path }) => path === '');
+  if (dangling[0] && !own && named.length === 0) throw dangling[0];
+  const candidates = own ? [own] : named.length > 0 ? named : tags;
   const tag = candidates.at(-1);
   if (!tag && found.distributed[0] !== undefined) throw distributedCheckpoint(found.distributed[0] || folder);
+  if (!tag && found.unreadable[0]) throw found.unreadable[0];
   if (!tag) {
     throw new UnshardError({
       kind: 'not-checkpoint',
@@ -217,7 +234,12 @@ export function chooseTag(found: FoundTags, folder: string, wanted?: string): { 
       facts: { file: folder },
     });
   }
-  const warnings = dangling.map(({ detail: { code, message } }): Notice => ({ code, message }));
+  const warnings = [
+    ...dangling.map(({ detail: { code, message } }): Notice => ({ code, message })),
+    ...found.unreadable.map(({ detail }): Notice => {
+      return { code: 'folder-unreadable', message: `${detail.message} No checkpoint was looked for in it.` };
+    }),
+  ];
   if (candidates.length === 1) return { tag, warnings };
   const choices = candidates.map((choice) => choice.path || choice.tag).join(', ');
   const message = `${candidates.length} checkpoints are here, and nothing tells which is wanted: ${tag.path} was taken, the last of ${choices}.`;

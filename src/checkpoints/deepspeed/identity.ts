@@ -78,7 +78,7 @@ export async function checkDuplicates(
 }
 
 /** True where each tensor holds one value over and over, as far as its first bytes tell. */
-async function areUniform(
+export async function areUniform(
   file: TorchFile,
   tensors: readonly TorchTensor[],
   signal: AbortSignal | undefined,
@@ -99,7 +99,7 @@ async function areUniform(
 }
 
 /** The digest that torch stores of a file, or the CRC-32s of its storages. Undefined where it has neither. */
-function contentOf(file: TorchFile): string | undefined {
+export function contentOf(file: TorchFile): string | undefined {
   if (file.serializationId !== undefined) return `id ${file.serializationId}`;
   if (file.container === 'legacy' || !file.archive.hasCrcs) return undefined;
   const storages = [...file.archive.entries.values()].filter(({ name }) => /\/data\/\d+$/.test(name));

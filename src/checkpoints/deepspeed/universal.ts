@@ -14,6 +14,7 @@ import { TorchTensor } from '../../formats/torch/tensor.js';
 import type { FileTree, TreeEntry } from '../../io/types.js';
 import type { SourceFile, StoredBits, TensorEntry } from '../inventory.js';
 import type { InspectOptions } from '../options.js';
+import { warnOfCopies } from './copied-masters.js';
 import { bitsOf, type Draft, locate } from './draft.js';
 import { asTensor, dig, type Field, fieldOf } from './fields.js';
 import { joinPath, type ShardName, UNIVERSAL_FOLDER } from './files.js';
@@ -80,27 +81,31 @@ export async function readUniversal(
   const there = found.flatMap((one) => one ?? []);
   const missing = names.filter((name) => !there.some((one) => one.name === name));
   if (missing.length > 0) draft.problems.push(missingParams(folder, missing, names.length));
-  const files: TorchFile[] = [];
-  const params = await mapBounded(there, LANES, async ({ name, path }, i): Promise<[string, UniversalParam]> => {
+  const read = await mapBounded(there, LANES, async ({ name, path }, i) => {
     const source = await tree.open(path);
     try {
       sources[first + i] = { path, size: source.size, modified: source.modified };
       const file = await readTorchFile(source, options.signal);
-      files.push(file);
       const { rootName = '' } = file;
       if (OPTIMIZER_STATE.test(rootName)) draft.problems.push(renamedShard(path, `${rootName}.pt`));
       const param = await readParam(draft, path, file, first + i, options.signal);
       options.onProgress?.({ done: ++done, total, file: path });
-      return [name, param];
+      return { name, path, file, param };
     } finally {
       draft.files.delete(first + i);
       await source.close();
     }
   });
-  return { params: new Map(params), files };
+  await warnOfCopies(draft, tree, read, masterIn, options.signal);
+  return { params: new Map(read.map(({ name, param }) => [name, param])), files: read.map(({ file }) => file) };
 }
 
 /** Stage 1 and 2: a dict with the whole parameter. Stage 3: its elements in a row. */
+function masterIn(path: string, file: TorchFile): TorchTensor {
+  const root: Field = { file: path, path: '', value: file.value };
+  return asTensor(file.value instanceof TorchTensor ? root : fieldOf(root, 'param'));
+}
+
 async function readParam(
   draft: Draft,
   path: string,
@@ -108,9 +113,8 @@ async function readParam(
   source: number,
   signal: AbortSignal | undefined,
 ): Promise<UniversalParam> {
-  const root: Field = { file: path, path: '', value: file.value };
   const isFlat = file.value instanceof TorchTensor;
-  const tensor = asTensor(isFlat ? root : fieldOf(root, 'param'));
+  const tensor = masterIn(path, file);
   await locate(draft, [{ shard: { file, source }, tensors: [tensor] }], signal);
   const { numel, shape } = tensor;
   const isVocabulary = dig(file.value, 'vocab_tensor') === true;

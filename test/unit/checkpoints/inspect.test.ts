@@ -85,7 +85,8 @@ describe('what is read', () => {
     const reads = await runOf(written, { dtype: 'bf16' });
     expect(reads.filter(({ path }) => path.includes('optim_states'))).toEqual([]);
     expect(bytesRead(written, reads, 'weights')).toBe(0);
-    expect(bytesRead(written, reads, 'copy')).toBe(bytesOf(written, 'copy'));
+    // Every element once; the padding of the flat buffer, where there is one, is known to be zeros by its CRC-32.
+    expect(bytesRead(written, reads, 'copy')).toBe(2 * LARGE_ELEMENTS);
     expect(bytesRead(written, await runOf(written, { dtype: 'fp16' }), 'weights')).toBeGreaterThan(0);
   });
 

@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { chooseTag, findTags, parseShardName } from '../../../../src/checkpoints/deepspeed/files.js';
 import { inspect } from '../../../../src/checkpoints/inspect.js';
+import { sourceFailure } from '../../../../src/io/failures.js';
 import { memoryTree } from '../../../../src/io/memory.js';
+import type { FileTree } from '../../../../src/io/types.js';
 import { small } from '../../../helpers/deepspeed/small.js';
 import { writeCheckpoint } from '../../../helpers/deepspeed/write.js';
-import { detailOf } from '../../../helpers/errors.js';
+import { detailOf, rejectionOf } from '../../../helpers/errors.js';
 import { latin1 } from '../../../helpers/zip.js';
 
 /** A folder with an empty model file in each of `tags`, and texts by path. */
@@ -83,6 +85,18 @@ describe('the tag that is read', () => {
     ]);
   });
 
+  test('is that of the picked folder, whatever lies in the folders in it', async () => {
+    const copies = ['old/global_step9', 'global_step3/copy'];
+    const texts = { 'old/latest': 'global_step9' };
+    expect(await chosen([...copies, 'global_step3'], { ...texts, latest: 'global_step3' })).toEqual(['global_step3']);
+    expect(await chosen(copies, texts)).toEqual(['old/global_step9']);
+    const files = { ...writeCheckpoint(small(2, { folder: '' })).files, 'copy/mp_rank_00_model_states.pt': latin1('') };
+    const { tag, warnings } = await inspect(
+      memoryTree({ ...files, 'old/latest': latin1('x'), 'old/x/mp_rank_00_model_states.pt': latin1('') }),
+    );
+    expect({ path: tag.path, warnings }).toEqual({ path: '', warnings: [] });
+  });
+
   test('is not the older one without a word, where the newer one is not there', async () => {
     const texts = { 'checkpoint-1/latest': 'global_step1', 'checkpoint-2/latest': 'global_step2' };
     expect(await chosen(['checkpoint-1/global_step1'], texts)).toEqual([
@@ -104,6 +118,42 @@ describe('the tag that is read', () => {
     const found = await findTags(folderOf(['a/b/c']));
     expect(detailOf(() => chooseTag(found, 'picked'))).toMatchObject({ code: 'no-checkpoint', kind: 'not-checkpoint' });
     expect((await findTags(folderOf(['a/b']))).tags).toHaveLength(1);
+  });
+});
+
+describe('a folder in it that may not be read', () => {
+  const unreadable = (tree: FileTree, folder: string, code: 'source-not-allowed' | 'source-failed'): FileTree => ({
+    ...tree,
+    list: (path) => (path === folder ? Promise.reject(sourceFailure(code, path)) : tree.list(path)),
+  });
+  const tags = ['global_step9', 'lost+found/x'];
+
+  test('is passed over, which is told', async () => {
+    const found = await findTags(unreadable(folderOf(tags), 'lost+found', 'source-not-allowed'));
+    const { tag, warnings } = chooseTag(found, 'picked');
+    expect(tag.path).toBe('global_step9');
+    expect(warnings).toEqual([
+      { code: 'folder-unreadable', message: 'lost+found may not be read. No checkpoint was looked for in it.' },
+    ]);
+    expect(chooseTag(found, 'picked', 'global_step9').warnings).toEqual([]);
+  });
+
+  test('is named where there is nothing else', async () => {
+    const found = await findTags(unreadable(folderOf(['lost+found/x']), 'lost+found', 'source-not-allowed'));
+    expect(detailOf(() => chooseTag(found, 'picked'))).toMatchObject({
+      code: 'source-not-allowed',
+      facts: { file: 'lost+found' },
+    });
+  });
+
+  test('is not passed over where the disk fails', async () => {
+    const tree = unreadable(folderOf(tags), 'lost+found', 'source-failed');
+    expect(await rejectionOf(findTags(tree))).toMatchObject({ code: 'source-failed' });
+  });
+
+  test('is not passed over where it is the picked one', async () => {
+    const tree = unreadable(folderOf(tags), '', 'source-not-allowed');
+    expect(await rejectionOf(findTags(tree))).toMatchObject({ code: 'source-not-allowed' });
   });
 });
 

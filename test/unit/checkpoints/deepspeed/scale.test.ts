@@ -10,7 +10,7 @@ import { recordingTree } from '../../../helpers/recording-tree.js';
 const treeOf = (options: HugeOptions) => recordingTree(sparseTree('huge', hugeCheckpoint(options)));
 
 describe('a checkpoint of many ranks', () => {
-  test('takes two reads for a shard: one for a model file, and one for where the masters of an optimizer file start', async () => {
+  test('takes one read for a model file, and three for an optimizer file: its two ends, and where its masters start', async () => {
     const tree = treeOf({ stage: 3, ranks: 64, tensors: 300 });
     const { problems, checks } = await inspect(tree);
     expect(problems).toEqual([]);

@@ -9,8 +9,10 @@ import { GRID_FOLDER, type GridParam, type GridSpec, writeGrid } from '../../../
 import { mergeInfoOf } from '../../../helpers/deepspeed/merge-info.js';
 import { TensorView, tensorOf } from '../../../helpers/deepspeed/python.js';
 import { bufferOf } from '../../../helpers/deepspeed/random-spec.js';
+import { saveZip } from '../../../helpers/deepspeed/torch-save.js';
 import { masterFile, UNIVERSAL, writeUniversal } from '../../../helpers/deepspeed/universal.js';
 import { rejectionOf } from '../../../helpers/errors.js';
+import { encodeFloats } from '../../../helpers/naive-floats.js';
 import { recordingTree } from '../../../helpers/recording-tree.js';
 
 const WHOLE: Cut = { kind: 'whole' };
@@ -39,6 +41,31 @@ async function expectWhole(spec: GridSpec): Promise<void> {
   const written = writeUniversal(spec);
   expect(await toSafetensors(written.files)).toEqual(expectedOf(written, 'F32'));
 }
+
+describe('masters that are the same', () => {
+  const names = ['a.weight', 'b.weight', 'c.weight'] as const;
+  const spec = small({ stage: 3, params: names.map((name) => ({ name, shape: [4, 3], cut: WHOLE })), tied: [] });
+  const { files } = writeUniversal(spec);
+  const file = (name: string) => files[masterFile(name)] ?? new Uint8Array();
+  const warned = async (changed: Readonly<Record<string, Uint8Array>>) =>
+    (await inspect(memoryTree({ ...files, ...changed }))).warnings;
+
+  test('are told by name: one was copied over the other', async () => {
+    expect(await warned({})).toEqual([]);
+    expect(await warned({ [masterFile('c.weight')]: file('a.weight') })).toEqual([
+      {
+        code: 'masters-equal',
+        message: expect.stringContaining('a.weight, c.weight'),
+        tensors: ['a.weight', 'c.weight'],
+      },
+    ]);
+  });
+
+  test('are no wonder where they hold one value over and over', async () => {
+    const ones = saveZip(tensorOf('F32', [12], encodeFloats('F32', Array<number>(12).fill(1)), 'weights')).bytes;
+    expect(await warned({ [masterFile('a.weight')]: ones, [masterFile('b.weight')]: ones })).toEqual([]);
+  });
+});
 
 describe('a universal checkpoint', () => {
   test.each([1, 2, 3] as const)('has its masters in files, and all else in the model files (stage %i)', (stage) =>
