@@ -7,22 +7,49 @@
 
 import { blobSource } from './blob.js';
 import { domSinkFailure, domSourceFailure, isMissing } from './dom-failures.js';
-import { sinkFailure, sourceFailure } from './failures.js';
+import { sinkFailure, sourceFailure, storageMissing } from './failures.js';
 import { plainFilePath, splitFilePath } from './path.js';
 import { makeSink, type RawSink } from './sink.js';
 import type { OutputTree } from './types.js';
 
-/** A handle as dedicated workers have it. The DOM library describes the page only. */
-interface WorkerFileHandle extends FileSystemFileHandle {
-  createSyncAccessHandle(): Promise<SyncAccessHandle>;
-}
-
 /** A file of the browser's own storage, opened for this worker alone. */
-interface SyncAccessHandle {
+export interface SyncAccessHandle {
   write(bytes: Uint8Array, options: { readonly at: number }): number;
   read(into: Uint8Array, options: { readonly at: number }): number;
   truncate(byteLength: number): void;
   close(): void;
+}
+
+/** A handle as dedicated workers have it, in browsers that have it. The DOM library describes the page only. */
+interface WorkerFileHandle extends FileSystemFileHandle {
+  createSyncAccessHandle?(): Promise<SyncAccessHandle>;
+}
+
+/**
+ * The browser's own storage.
+ *
+ * @throws UnshardError `storage-missing` of kind `sink` where the page has none: over plain http, in some private windows.
+ */
+export async function openStorage(): Promise<FileSystemDirectoryHandle> {
+  try {
+    return await navigator.storage.getDirectory();
+  } catch (error) {
+    throw storageMissing(error);
+  }
+}
+
+/**
+ * Opens a file of the browser's own storage.
+ *
+ * @throws UnshardError `storage-missing` of kind `sink` where the browser has no such thing, else what the browser throws.
+ */
+export async function openAlone(handle: WorkerFileHandle): Promise<SyncAccessHandle> {
+  if (!handle.createSyncAccessHandle) throw storageMissing();
+  try {
+    return await handle.createSyncAccessHandle();
+  } catch (error) {
+    throw error instanceof DOMException && error.name === 'NotSupportedError' ? storageMissing(error) : error;
+  }
 }
 
 /** A folder of the browser's own storage. */
@@ -49,10 +76,10 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
   let files = 0;
 
   const start = async (path: string, byteLength: number): Promise<RawSink> => {
-    folder ??= await (await navigator.storage.getDirectory()).getDirectoryHandle(name, { create: true });
+    folder ??= await (await openStorage()).getDirectoryHandle(name, { create: true });
     const home = folder;
     const handle = await home.getFileHandle(`${files++}`, { create: true });
-    const access = await (handle as WorkerFileHandle).createSyncAccessHandle();
+    const access = await openAlone(handle);
     const drop = async () => {
       access.close();
       await home.removeEntry(handle.name);
@@ -137,7 +164,7 @@ export async function opfsOutput(folderName: string): Promise<OpfsOutput> {
 
 async function removeFolder(name: string): Promise<void> {
   try {
-    await (await navigator.storage.getDirectory()).removeEntry(name, { recursive: true });
+    await (await openStorage()).removeEntry(name, { recursive: true });
   } catch (error) {
     if (!isMissing(error)) throw domSinkFailure(name, error);
   }

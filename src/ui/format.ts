@@ -41,8 +41,9 @@ export function formatNames(names: readonly string[]): string {
   return rest > 0 ? `${names.slice(0, MAX_NAMES).join(', ')} and ${formatCount(rest)} more` : names.join(', ');
 }
 
-/** A time span: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`. */
+/** A time span: `26 ms`, `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`. */
 export function formatSeconds(seconds: number): string {
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;

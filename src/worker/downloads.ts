@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type OpfsOutput, opfsOutput } from '../io/opfs.js';
+import { type OpfsOutput, openStorage, opfsOutput } from '../io/opfs.js';
 import { probeSpace } from './probe.js';
 import { type BoundedTree, boundBySpace, type SpaceOptions } from './space.js';
 
@@ -21,10 +21,8 @@ export type Downloads = Pick<BoundedTree, 'tree'> & Pick<OpfsOutput, 'file'>;
 
 /** The folder of this worker, empty: what an earlier run of this or an ended worker left is removed. */
 export async function openDownloads(options: Omit<SpaceOptions, 'spaceFor'>): Promise<Downloads> {
-  held ??= await holdName();
   bounded = undefined;
-  await removeLeftFolders();
-  const output = await opfsOutput(held);
+  const output = await opfsOutput(await holdFolder());
   bounded = boundBySpace(output, { ...options, spaceFor });
   return { tree: bounded.tree, file: output.file };
 }
@@ -39,8 +37,7 @@ export async function letGoDownloads(paths: readonly string[]): Promise<void> {
  * kept of this run goes before.
  */
 export async function downloadSpace(wanted: number): Promise<number | undefined> {
-  held ??= await holdName();
-  await removeLeftFolders();
+  await holdFolder();
   const kept = bounded?.keptBytes() ?? 0;
   const free = await spaceFor(Math.max(0, wanted - kept));
   return free === undefined ? undefined : free + kept;
@@ -54,8 +51,16 @@ function spaceFor(wanted: number): Promise<number | undefined> {
 }
 
 async function probe(wanted: number): Promise<number | undefined> {
-  const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(held ?? '', { create: true });
+  const folder = await (await openStorage()).getDirectoryHandle(held ?? '', { create: true });
   return probeSpace(folder, wanted);
+}
+
+/** Takes a name of this worker's own, once, and removes folders whose workers have ended. */
+async function holdFolder(): Promise<string> {
+  const root = await openStorage();
+  held ??= await holdName();
+  await removeLeftFolders(root);
+  return held;
 }
 
 /** A fresh name, locked until the worker ends. */
@@ -71,8 +76,7 @@ async function holdName(): Promise<string> {
   return name;
 }
 
-async function removeLeftFolders(): Promise<void> {
-  const root = await navigator.storage.getDirectory();
+async function removeLeftFolders(root: FileSystemDirectoryHandle): Promise<void> {
   for await (const name of root.keys()) {
     if (!name.startsWith(PREFIX)) continue;
     await navigator.locks.request(name, { ifAvailable: true }, async (lock) => {

@@ -6,16 +6,7 @@
  * @module
  */
 
-/** A file of the browser's own storage, opened for this worker alone. */
-interface SizedFile {
-  truncate(byteLength: number): void;
-  close(): void;
-}
-
-/** A handle as dedicated workers have it. The DOM library describes the page only. */
-interface WorkerFileHandle extends FileSystemFileHandle {
-  createSyncAccessHandle(): Promise<SizedFile>;
-}
+import { openAlone } from '../io/opfs.js';
 
 /** Not a number, as the files of a run are. */
 const NAME = 'probe';
@@ -23,7 +14,7 @@ const NAME = 'probe';
 /** How many of `wanted` bytes a folder of the browser's own storage takes; undefined where trying fails otherwise. */
 export async function probeSpace(folder: FileSystemDirectoryHandle, wanted: number): Promise<number | undefined> {
   const handle = await folder.getFileHandle(NAME, { create: true });
-  const file = await (handle as WorkerFileHandle).createSyncAccessHandle();
+  const file = await openAlone(handle);
   try {
     return largestOf(wanted, (byteLength) => {
       file.truncate(byteLength);

@@ -169,6 +169,7 @@ describe('a cancel', () => {
     await release();
     await reachStage(page, 'plan');
     expect(readdirSync(output)).toEqual([]);
+    await page.getByText('Cancelled. Nothing of that run is left.').waitFor();
     expect(await page.locator('input[name="dtype"]:checked').inputValue()).toBe('bf16');
 
     // The same run goes through when it is left alone, to more files than had appeared.

@@ -22,7 +22,12 @@ export interface SessionOptions {
   readonly isolation?: boolean;
   /** Deletes the folder pickers, as in browsers that have none. Default false. */
   readonly noPickers?: boolean;
+  /** Opens the page over plain http from a host that is not localhost. Default false. */
+  readonly plainHttp?: boolean;
 }
+
+/** A name that no browser trusts. */
+const PLAIN_HOST = 'machine.test';
 
 /** A browser for the tests of one file. The members can be used once the tests run. */
 export interface Session {
@@ -45,7 +50,11 @@ export function useSession(options: SessionOptions = {}): Session {
   beforeAll(async () => {
     assertPageBuilt();
     served = await servePage({ isolation: options.isolation ?? false });
-    browser = await launchBrowser({ gpu: options.gpu ?? true });
+    if (options.plainHttp) served = { ...served, url: served.url.replace('//localhost', `//${PLAIN_HOST}`) };
+    browser = await launchBrowser({
+      gpu: options.gpu ?? true,
+      ...(options.plainHttp ? { plainHost: PLAIN_HOST } : {}),
+    });
     const { context, page } = browser;
     context.on('request', (request) => requests.push(request.url()));
     page.on('pageerror', (error) => complaints.push(`uncaught: ${error.message}`));

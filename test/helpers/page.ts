@@ -29,6 +29,8 @@ export interface DownloadEnd {
 export interface TestBrowserOptions {
   /** A software WebGPU adapter. Default true; false gives a browser without any adapter. */
   readonly gpu?: boolean;
+  /** A host name that leads to localhost, and is not trusted as localhost is. */
+  readonly plainHost?: string;
 }
 
 /**
@@ -49,8 +51,11 @@ export async function launchBrowser(options: TestBrowserOptions = {}): Promise<T
   mkdirSync(join(profile, 'Default'), { recursive: true });
   mkdirSync(downloads);
   writeFileSync(join(profile, 'Default', 'Preferences'), JSON.stringify(GRANTED));
+  const { args, ...launch } = chromiumLaunch(options.gpu ?? true);
+  const hosts = options.plainHost ? [`--host-resolver-rules=MAP ${options.plainHost} localhost`] : [];
   const context = await chromium.launchPersistentContext(profile, {
-    ...chromiumLaunch(options.gpu ?? true),
+    ...launch,
+    args: [...(args ?? []), ...hosts],
     headless: true,
     timeout: PATIENCE_MS,
     ignoreDefaultArgs: ['--disable-dev-shm-usage'],

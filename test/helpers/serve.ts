@@ -17,7 +17,7 @@ const ISOLATION = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-E
 export async function servePage(options: { readonly isolation?: boolean } = {}): Promise<ServedPage> {
   const server = await preview({
     logLevel: 'error',
-    preview: { host: 'localhost', port: 0, headers: options.isolation ? ISOLATION : {} },
+    preview: { host: 'localhost', port: 0, allowedHosts: true, headers: options.isolation ? ISOLATION : {} },
   });
   const url = server.resolvedUrls?.local[0];
   if (url === undefined) throw new Error('The preview server has no local address.');

@@ -69,6 +69,7 @@ export function DestinationZone(props: {
         {destination?.ref.kind !== 'download' && download}
       </div>
       {canOpenFolders() && !destination && <p class="hint">or drop a folder here</p>}
+      {state.cancelled && !notice && <NoticeBox tone="plain">Cancelled. Nothing of that run is left.</NoticeBox>}
       {notice && <NoticeBox tone="problem">{notice}</NoticeBox>}
       <Ways state={state} send={send} paces={paces} />
       <SpaceNotice state={state} />

@@ -20,6 +20,12 @@ export function Pick(props: {
           Open the folder of a training run. You get <code>model.safetensors</code> or <code>pytorch_model.bin</code> in
           fp32, fp16 or bf16, exact to the bit. Nothing is installed and nothing leaves this machine.
         </p>
+        {!isSecureContext && (
+          <NoticeBox tone="problem">
+            This page was opened over plain http from another machine. There a browser lets it write neither to folders
+            nor to storage of its own. Open it over https, or serve it on this machine and open it on localhost.
+          </NoticeBox>
+        )}
         {props.notice && <NoticeBox tone="problem">{props.notice}</NoticeBox>}
         <div class="actions">
           <OpenFolder open={open}>Choose a folder</OpenFolder>

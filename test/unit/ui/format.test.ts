@@ -43,7 +43,9 @@ describe('formatMagnitude', () => {
 
 describe('formatSeconds', () => {
   it.each([
-    [0.04, '0.0 s'],
+    [0.04, '40 ms'],
+    [0.0994, '99 ms'],
+    [0.0996, '0.1 s'],
     [3.14, '3.1 s'],
     [9.96, '10 s'],
     [59.6, '1 min 0 s'],

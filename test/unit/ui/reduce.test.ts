@@ -4,13 +4,13 @@ import { DEFAULT_CHOICES } from '../../../src/ui/choices.js';
 import type { Failure } from '../../../src/ui/failure.js';
 import { obstacle } from '../../../src/ui/obstacle.js';
 import { PLAIN_READING, type Reading } from '../../../src/ui/reading.js';
+import { reduce } from '../../../src/ui/reduce.js';
 import { savedText } from '../../../src/ui/save.js';
 import {
   type Event,
   lacksShards,
   offersPartial,
   type PlanState,
-  reduce,
   type Source,
   START,
   type State,
@@ -435,6 +435,8 @@ describe('downloads', () => {
     );
     expect(reach(...RUNNING, { type: 'failed', failure })).not.toHaveProperty('saved');
     expect(reach(...RUNNING, { type: 'cancelled' })).not.toHaveProperty('notice');
+    expect(reach(...RUNNING, { type: 'cancelled' })).toHaveProperty('cancelled', true);
+    expect(reach(...RUNNING, { type: 'cancelled' }, { type: 'chose', choices: {} })).not.toHaveProperty('cancelled');
     expect(savedText(['a', 'b', 'c', 'd', 'e', 'f', 'g'])).toContain('a, b, c, d, e and 2 more by then');
   });
 
