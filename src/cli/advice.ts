@@ -2,7 +2,7 @@ import type { ErrorDetail } from '../node.js';
 
 /** The options that do what the advice of an error says, by its code. The library and the page say the same in words alone. */
 const OPTIONS: Readonly<Record<string, string>> = {
-  'output-exists': '--overwrite replaces them.',
+  'output-exists': '--overwrite replaces what is there.',
   'missing-optim-rank': '--also FOLDER adds the files of another folder, --partial does without them.',
   'missing-model-rank': '--also FOLDER adds the files of another folder, --partial does without them.',
   'adapter-config-missing': '--lora-alpha NUMBER says it.',

@@ -88,11 +88,12 @@ export function parseCommand(args: readonly string[]): Command {
   const [first = ''] = positionals;
   // A folder of such a name can be given as ./verify.
   const verb = isVerb(first) ? first : undefined;
+  const names = verb ? positionals.slice(1) : positionals;
+  const command = verb ?? (names.length === 1 ? 'inspect' : 'convert');
   refuseForeign(
-    verb,
+    command,
     tokens.flatMap((token) => (token.kind === 'option' ? [token.name] : [])),
   );
-  const names = verb ? positionals.slice(1) : positionals;
   if (verb === 'run' || verb === 'finish') return planned(verb, values, names);
   const [checkpoint, out] = argumentsOf(names, NAMES[verb ?? 'convert']);
   const { overwrite, partial } = values;
@@ -134,7 +135,7 @@ const NAMES = {
 } as const;
 
 /** Options that only some commands have, and those commands. */
-const SOME: ReadonlyMap<string, readonly Verb[]> = new Map([
+const SOME: ReadonlyMap<string, readonly string[]> = new Map([
   ['output', ['plan']],
   ['part', ['run']],
   ['recheck', ['run']],
@@ -147,6 +148,18 @@ const WITH_PLAN = new Set(['checkpoint', 'also', 'overwrite', 'no-verify', 'sha2
 /** What says how to convert, and not what: `plan` converts nothing. */
 const WITH_RUN = new Set(['no-verify', 'sha256', 'threads', 'dry-run']);
 
+/** All that says how to write. */
+const WRITING = new Set([
+  ...WITH_RUN,
+  ...['dtype', 'dtype-for', 'format', 'max-shard-size', 'duplicate-tied', 'overflow', 'overwrite'],
+]);
+
+/** All that says which tensors to write, and under which names: `verify` takes it too. */
+const CHOOSING = new Set([
+  ...['adapter-only', 'merge-adapter', 'adapter-name', 'lora-alpha', 'lora-r', 'lora-rslora'],
+  ...['include', 'exclude', 'exclude-frozen', 'trainable-only', 'strip-prefix', 'trim-vocab'],
+]);
+
 type Verb = 'verify' | 'plan' | 'run' | 'finish';
 
 function isVerb(text: string): text is Verb {
@@ -154,20 +167,27 @@ function isVerb(text: string): text is Verb {
 }
 
 /** An option that a command would pass over is a mistake. */
-function refuseForeign(verb: Verb | undefined, options: readonly string[]): void {
+function refuseForeign(command: Verb | 'inspect' | 'convert', options: readonly string[]): void {
   for (const option of options) {
     const owners = SOME.get(option);
     const name = option === 'output' ? '-o' : `--${option}`;
-    if (owners && !(verb && owners.includes(verb))) {
+    if (owners && !owners.includes(command)) {
       throw usage('option-foreign', `${name} is an option of unshard ${owners.join(' and ')}.`);
     }
-    if (verb === 'plan' && WITH_RUN.has(option)) {
+    if (command === 'inspect' && (WRITING.has(option) || CHOOSING.has(option))) {
+      throw usage('arguments-missing', `OUT is missing: ${name} says what to write, or how.`);
+    }
+    if (command === 'verify' && WRITING.has(option)) {
+      const why = 'nothing is written, and each tensor is compared in the dtype of its file';
+      throw usage('option-foreign', `${name} is no option of unshard verify: ${why}.`);
+    }
+    if (command === 'plan' && WITH_RUN.has(option)) {
       throw usage('option-foreign', `${name} is no option of unshard plan: it is for the runs that follow.`);
     }
-    if (verb !== 'run' && verb !== 'finish') continue;
-    const isOpen = WITH_PLAN.has(option) || (verb === 'run' && (owners || option === 'threads'));
+    if (command !== 'run' && command !== 'finish') continue;
+    const isOpen = WITH_PLAN.has(option) || (command === 'run' && (owners || option === 'threads'));
     if (!isOpen)
-      throw usage('option-foreign', `${name} is no option of unshard ${verb}: the plan has all that is written.`);
+      throw usage('option-foreign', `${name} is no option of unshard ${command}: the plan has all that is written.`);
   }
 }
 
@@ -356,6 +376,11 @@ function parse(args: readonly string[]) {
   } catch (error) {
     if (!(error instanceof TypeError && 'code' in error)) throw error;
     const isUnknown = error.code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION';
+    const [, option] = /^Option '(--?[\w-]+)' argument is ambiguous/.exec(error.message) ?? [];
+    if (option) {
+      const joined = option.startsWith('--') ? 'after =' : 'at once';
+      throw usage('option-value-bad', `${option} has no value; one that begins with a dash follows ${joined}.`);
+    }
     // What follows the first sentence is advice for options that take no value.
     const [message = ''] = error.message.split(/\.? To specify|\n/);
     throw usage(isUnknown ? 'option-unknown' : 'option-value-bad', `${message.replace(/\.$/, '')}.`);

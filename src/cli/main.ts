@@ -7,6 +7,7 @@
 
 import { version } from '../../package.json';
 import { isAbort, isUnshardError } from '../base/errors.js';
+import { sinkFailure } from '../io/failures.js';
 import { errorText } from './advice.js';
 import { parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
@@ -15,8 +16,10 @@ import { printable } from './printable.js';
 
 const args = process.argv.slice(2);
 const cancel = new AbortController();
-process.once('SIGINT', () => cancel.abort());
-process.once('SIGTERM', () => cancel.abort());
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => cancel.abort());
+process.stdout.once('error', (error) => tellUnprinted(error));
+// With the terminal gone there is nobody to tell.
+process.stderr.once('error', () => {});
 
 try {
   const command = parseCommand(args);
@@ -25,6 +28,16 @@ try {
   else process.exitCode = await (await import('./commands.js')).runCommand(command, cancel.signal);
 } catch (error) {
   process.exitCode = tellError(error, args.includes('--json'));
+}
+
+/** What cannot be printed is a failure, unless its reader wanted no more of it: `| head`. */
+function tellUnprinted(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') return;
+  const code = tellError(sinkFailure('sink-failed', 'standard output', error), args.includes('--json'));
+  // The command itself may end later, with a code of its own.
+  process.once('exit', () => {
+    process.exitCode = code;
+  });
 }
 
 /** Prints what went wrong and gives the exit code. */

@@ -8,6 +8,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { messageOf } from '../base/errors.js';
 import { array, exactly, object, type Shape, ShapeFault, text } from '../base/json-shape.js';
+import { errnoOf } from '../io/node-failures.js';
 import { writeBytes } from '../io/write.js';
 import { folderOutput, hashPlan, type Plan, parsePlan, UnshardError } from '../node.js';
 
@@ -47,7 +48,7 @@ export async function writePlanFile(path: string, content: string, overwrite: bo
       kind: 'sink',
       code: 'output-exists',
       message: `${path} is there already.`,
-      advice: 'Choose another name, or ask to replace it with --overwrite.',
+      advice: 'Choose another name, or ask to replace it.',
       facts: { file: path },
     });
   }
@@ -82,7 +83,7 @@ async function readShape(path: string) {
   } catch (error) {
     if (error instanceof UnshardError) throw error;
     if (error instanceof ShapeFault) throw planFileBad(path, error.message);
-    throw planFileBad(path, messageOf(error));
+    throw planFileBad(path, errnoOf(error) === 'ENOENT' ? 'there is no such file' : messageOf(error));
   }
 }
 

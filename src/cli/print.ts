@@ -59,8 +59,13 @@ export function reportText(report: Report, out: string): string {
     report,
     part
       ? `Part ${part} is complete: ${what} in ${out}.`
-      : `Wrote ${what} to ${out} in ${seconds.toFixed(1)} s (${rate}, ${backend.name}).`,
+      : `Wrote ${what} to ${out} in ${time(seconds)} (${rate}, ${backend.name}).`,
   );
+}
+
+/** Small checkpoints take no tenth of a second. */
+function time(seconds: number): string {
+  return seconds < 0.0995 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
 }
 
 /** What all parts of a plan did together. */

@@ -70,6 +70,8 @@ test('the entry points are those of the build', () => {
     expect(types).toMatch(/^\.\/dist\/types\/\w+\.d\.ts$/);
     expect(code).toMatch(/^\.\/dist\/(lib|node)\/\w+\.js$/);
   }
+  // One module under both names, so that an error of the one is an error of the other.
+  expect(pkg.exports['.'].node).toBe(pkg.exports['./node'].default);
 });
 
 test('the scripts that people and machines call are there', () => {

@@ -1,5 +1,8 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { cp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CLI, checkpointCopy, heldUnshard, temporaryFolder, unshard } from '../helpers/cli.js';
 import { checkpointPath, expectedOf } from '../helpers/fixtures.js';
@@ -55,6 +58,11 @@ test('--help loads the command line alone, so that it is there at once', async (
   });
 });
 
+test('the built command line can be run by its path, as npx does', async () => {
+  const { stdout } = await promisify(execFile)(CLI, ['--help']);
+  expect(stdout).toContain('unshard CHECKPOINT OUT');
+});
+
 describe('converting', () => {
   test('makes the folder, copies configuration and tokenizer, and leaves training files where they are', async () => {
     const out = join(await temporaryFolder(), 'new', 'folder');
@@ -102,7 +110,7 @@ describe('converting', () => {
     expect((await unshard(checkpointPath(BUFFERS), out, '--overwrite')).code).toBe(0);
   });
 
-  test.each(['SIGINT', 'SIGTERM'] as const)(
+  test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
     '%s cancels a run in the middle: nothing is left, and the exit code says so',
     async (signal) => {
       const out = await temporaryFolder();
@@ -110,19 +118,56 @@ describe('converting', () => {
       expect(await readdir(out)).toContainEqual(expect.stringMatching(/^model\.safetensors\.partial-/));
       command.kill(signal);
       // The write that is held goes on with this one.
-      if (signal === 'SIGTERM') command.kill('SIGINT');
+      if (signal !== 'SIGINT') command.kill('SIGINT');
       expect(await command.ended).toEqual({ code: 130, signal: null });
       await expectNothing(out);
     },
   );
 
-  test('what is left of a run that was killed is gone after the next one', async () => {
+  test('a run that was killed leaves nothing that looks like a model, and the same command again makes it', async () => {
     const out = await temporaryFolder();
     const command = await heldUnshard(checkpointPath(ZERO3), out);
     command.kill('SIGKILL');
     expect(await command.ended).toEqual({ code: null, signal: 'SIGKILL' });
-    expect(await readdir(out)).toContainEqual(expect.stringMatching(/^model\.safetensors\.partial-/));
-    expect((await unshard(checkpointPath(ZERO3), out, '--overwrite')).code).toBe(0);
+    const left = await readdir(out);
+    expect(left).toContainEqual(expect.stringMatching(/^model\.safetensors\.partial-/));
+    expect(left.filter((name) => !name.includes('.partial-'))).toEqual([]);
+    expect((await unshard(checkpointPath(ZERO3), out)).code).toBe(0);
+    const whole = await temporaryFolder();
+    expect((await unshard(checkpointPath(ZERO3), whole)).code).toBe(0);
+    expect((await readdir(out)).toSorted()).toEqual(['config.json', 'model.safetensors']);
+    for (const name of await readdir(out)) {
+      expect(await readFile(join(out, name))).toEqual(await readFile(join(whole, name)));
+    }
+  });
+});
+
+describe('standard output', () => {
+  /** Runs a command in a shell that says what becomes of its output. */
+  const inShell = (script: string, ...args: string[]) =>
+    new Promise<{ code: number | null; stderr: string }>((resolve) => {
+      execFile('bash', ['-o', 'pipefail', '-c', script, process.execPath, CLI, ...args], (error, _, stderr) =>
+        resolve({ code: error ? Number(error.code) : 0, stderr }),
+      );
+    });
+
+  test.each(['--json', '--quiet'])('whose reader goes away early is no failure (%s)', async (option) => {
+    const out = await temporaryFolder();
+    // The reader is gone before Node has started.
+    for (const args of [[checkpointPath(ZERO3)], [checkpointPath(ZERO3), out], ['--help']])
+      expect(await inShell('"$0" "$@" | true', ...args, option)).toEqual({ code: 0, stderr: '' });
+    expect((await readdir(out)).toSorted()).toEqual(['config.json', 'model.safetensors']);
+  });
+
+  test.runIf(existsSync('/dev/full'))('that cannot be written is one, told without a stack trace', async () => {
+    const out = await temporaryFolder();
+    for (const args of [[checkpointPath(ZERO3)], [checkpointPath(ZERO3), out, '--quiet']]) {
+      const { code, stderr } = await inShell('"$0" "$@" > /dev/full', ...args);
+      expect({ code, lines: stderr.trimEnd().split('\n') }).toEqual({
+        code: 10,
+        lines: [expect.stringMatching(/^Error \(sink-failed\): standard output could not be written\./)],
+      });
+    }
     expect((await readdir(out)).toSorted()).toEqual(['config.json', 'model.safetensors']);
   });
 });

@@ -211,7 +211,9 @@ test('a plan that is not there, and an output that is the checkpoint, are refuse
   const checkpoint = await checkpointCopy(NAME);
   const { folder, file, out } = await planned(checkpoint);
   const missing = await unshard('run', join(folder, 'none.json'), out, '--json');
-  expect(JSON.parse(missing.stderr)).toMatchObject({ error: { kind: 'usage', code: 'plan-file-bad' } });
+  expect(JSON.parse(missing.stderr)).toMatchObject({
+    error: { kind: 'usage', code: 'plan-file-bad', facts: { found: 'there is no such file' } },
+  });
   const inside = await unshard('run', file, checkpoint, '--json');
   expect(JSON.parse(inside.stderr)).toMatchObject({ error: { kind: 'usage', code: 'output-is-input' } });
   await mkdir(out);

@@ -43,3 +43,13 @@ describe('names that a terminal would obey', () => {
     }
   });
 });
+
+test.each([
+  [0.0264, '26 ms'],
+  [0.0996, '0.1 s'],
+  [12.34, '12.3 s'],
+])('a run of %d seconds took %s', async (seconds, took) => {
+  const input = memoryTree(writeCheckpoint(small(2)).files);
+  const report = await run(plan(await inspect(input)), { input, output: memoryOutput() });
+  expect(reportText({ ...report, seconds }, 'out')).toContain(` to out in ${took} (`);
+});
