@@ -1,3 +1,5 @@
+import { chmodSync } from 'node:fs';
+import { join } from 'node:path';
 import { defineConfig, type Plugin, type UserConfig } from 'vite';
 
 /** The page: `vite build`. Paths are relative, so that it can be served from any folder of a static host. */
@@ -36,6 +38,14 @@ const oneByte: Plugin = {
   },
 };
 
+/** What `npx unshard` runs can be run: npm sees to that when it installs, and not when the page is built once more. */
+const executable: Plugin = {
+  name: 'executable',
+  writeBundle: ({ dir = '' }, bundle) => {
+    if ('cli.js' in bundle) chmodSync(join(dir, 'cli.js'), 0o755);
+  },
+};
+
 /** Without comments and spaces, which are read at every start; names stay, for traces. */
 const minify = { compress: true, mangle: false, codegen: true } as const;
 
@@ -44,7 +54,7 @@ const node: UserConfig = {
   publicDir: false,
   // Bundled: the modules of the dependencies, not the scripts that Node would take, which it has to analyse at every start.
   ssr: { noExternal: true },
-  plugins: [oneByte],
+  plugins: [oneByte, executable],
   build: {
     outDir: 'dist/node',
     target: 'node20',
