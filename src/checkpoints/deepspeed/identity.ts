@@ -98,10 +98,13 @@ export async function areUniform(
   return true;
 }
 
-/** The digest that torch stores of a file, or the CRC-32s of its storages. Undefined where it has neither. */
+/**
+ * The digest that torch stores of a file, or the CRC-32s of its storages. Undefined where no CRC-32s were taken: the digest
+ * is of them and the names of the records, which then are those of any rank.
+ */
 export function contentOf(file: TorchFile): string | undefined {
-  if (file.serializationId !== undefined) return `id ${file.serializationId}`;
   if (file.container === 'legacy' || !file.archive.hasCrcs) return undefined;
+  if (file.serializationId !== undefined) return `id ${file.serializationId}`;
   const storages = [...file.archive.entries.values()].filter(({ name }) => /\/data\/\d+$/.test(name));
   return storages.map(({ size, crc32 }) => `${size} ${crc32}`).join();
 }

@@ -63,6 +63,7 @@ export function randomSpec(stage: CheckpointSpec['stage']): fc.Arbitrary<Checkpo
       shapesAs: fc.constantFrom('size', 'tuple', 'list'),
       container: fc.constantFrom('zip', 'zip', 'legacy'),
       rootNames: fc.constantFrom('archive', 'file'),
+      crcs: fc.boolean(),
     } as const)
     .map(({ lowPrecision, subGroupSize, ...made }): CheckpointSpec => {
       const groups = made.groups.map((group, g) => group.map((param) => ({ ...param, name: `g${g}.${param.name}` })));

@@ -60,6 +60,8 @@ export interface CheckpointSpec {
   readonly container?: 'zip' | 'legacy';
   /** Folder in zip files: the name of the file, as torch saves to a path, or `archive`, as to a stream. Default `archive`. */
   readonly rootNames?: 'archive' | 'file';
+  /** False in zip files that were saved without CRC-32s. Default true. */
+  readonly crcs?: boolean;
   /** Folder of the files; empty for none. Default `global_step7`. */
   readonly folder?: string;
   /** Changes a model file before it is written. */

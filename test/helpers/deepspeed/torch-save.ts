@@ -16,15 +16,20 @@ export interface Region {
   readonly length: number;
 }
 
-/** The zip container, as it is since PyTorch 1.6. */
-export function saveZip(value: Py, root = 'archive'): SavedFile {
+/**
+ * The zip container, as it is since PyTorch 1.6. After `set_crc32_options(False)` torch writes 0 for every CRC-32, so that
+ * its digest of the names and the CRC-32s tells the names alone.
+ */
+export function saveZip(value: Py, root = 'archive', crcs = true): SavedFile {
   const { bytes: object, storages } = pickleOf(value);
-  const zip = buildZip([
+  const records = [
     { name: `${root}/data.pkl`, content: object },
     { name: `${root}/byteorder`, content: latin1('little') },
     ...storages.map(({ bytes }, key) => ({ name: `${root}/data/${key}`, content: bytes })),
     { name: `${root}/version`, content: latin1('3\n') },
-  ]);
+  ];
+  const digest = { name: `${root}/.data/serialization_id`, content: latin1(String(storages.length).padStart(40, '0')) };
+  const zip = buildZip(crcs ? records : [...records, digest].map((record) => ({ ...record, crc32: 0 })));
   const regions = storages.map(({ role, bytes }, key) => ({
     role,
     offset: zip.data[key + 2] ?? Number.NaN,

@@ -45,7 +45,7 @@ export function writeCheckpoint(spec: CheckpointSpec): WrittenCheckpoint {
   const add = (name: string, root: PyMap): void => {
     const path = folder === '' ? name : `${folder}/${name}`;
     const rootName = spec.rootNames === 'file' ? name.replace(/\.pt$/, '') : 'archive';
-    const saved = container === 'zip' ? saveZip(root, rootName) : saveLegacy(root);
+    const saved = container === 'zip' ? saveZip(root, rootName, spec.crcs) : saveLegacy(root);
     files[path] = saved.bytes;
     regions.set(path, saved.regions);
   };

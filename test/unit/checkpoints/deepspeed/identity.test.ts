@@ -135,6 +135,12 @@ describe('the content of a file', () => {
     });
     expect(await checkOf(small(2, { ranks: 1 }), 'duplicate-shards')).toMatchObject({ status: 'not-checkable' });
   });
+
+  test('cannot be compared where the digest is of no CRC-32s: it is that of every rank', async () => {
+    const { checks, problems } = await inspectSpec(small(2, { crcs: false }));
+    expect(problems).toEqual([]);
+    expect(checks.find(({ id }) => id === 'duplicate-shards')).toMatchObject({ status: 'not-checkable' });
+  });
 });
 
 describe('the devices of the ranks', () => {
