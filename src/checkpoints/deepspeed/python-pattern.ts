@@ -37,7 +37,7 @@ type Step =
 export function pythonPattern(text: string, file: string): PythonPattern {
   const literal = /^\^?((?:[^.^$*+?()[\]{}|\\]|\\[^A-Za-z0-9])*)(\$?)$/.exec(text);
   if (literal) {
-    const start = (literal[1] ?? '').replaceAll(/\\(.)/g, '$1');
+    const start = (literal[1] ?? '').replaceAll(/\\(.)/gs, '$1');
     return { text, matches: literal[2] ? (name) => name === start : (name) => name.startsWith(start) };
   }
   const steps = new Reader(text, file).read();
@@ -67,13 +67,18 @@ function search(steps: readonly Step[], chars: readonly string[]): boolean {
   }
 }
 
-const CLASSES: Readonly<Record<string, RegExp>> = {
-  d: /^\d$/,
-  D: /^\D$/u,
-  w: /^\w$/,
-  W: /^\W$/u,
-  s: /^\s$/,
-  S: /^\S$/u,
+const isDigit = (char: string) => /^\p{Nd}$/u.test(char);
+const isWord = (char: string) => /^[\p{L}\p{N}_]$/u.test(char);
+const isSpace = (char: string) => /^\p{White_Space}$/u.test(char) || (char >= '\x1c' && char <= '\x1f');
+
+/** Kinds of characters, which for Python are those of all scripts. */
+const CLASSES: Readonly<Record<string, (char: string) => boolean>> = {
+  d: isDigit,
+  D: (char) => !isDigit(char),
+  w: isWord,
+  W: (char) => !isWord(char),
+  s: isSpace,
+  S: (char) => !isSpace(char),
 };
 
 /** Reads a pattern into steps, by recursive descent. Owns the place in the text. */
@@ -142,7 +147,7 @@ class Reader {
   #escape(): Step[] {
     const char = this.#next();
     const known = CLASSES[char];
-    if (known) return [{ kind: 'take', test: (found) => known.test(found) }];
+    if (known) return [{ kind: 'take', test: known }];
     if (char === 'A') return [{ kind: 'start' }];
     if (char === 'Z') return [{ kind: 'end' }];
     if (/[A-Za-z0-9]/.test(char)) throw this.#unsupported(`\\${char}`);
@@ -158,7 +163,7 @@ class Reader {
       const known = first === '\\' ? CLASSES[this.#text[this.#at] ?? ''] : undefined;
       if (known) {
         this.#at++;
-        tests.push((char) => known.test(char));
+        tests.push(known);
         continue;
       }
       const low = first === '\\' ? this.#next() : first;

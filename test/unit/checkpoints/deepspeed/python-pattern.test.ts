@@ -57,6 +57,15 @@ describe('a pattern of Python', () => {
     ['a|', '', true],
     ['.', '\n', false],
     ['^.$', '😀', true],
+    ['^a\\\nb$', 'a\nb', true],
+    ['^\\w+$', 'слой_層²', true],
+    ['^\\w+$', 'e\u0301', false],
+    ['^[\\w]$', 'é', true],
+    ['^\\W$', 'é', false],
+    ['^\\d\\D$', '٣²', true],
+    ['^\\s$', '\x1c', true],
+    ['^\\S$', '\x1c', false],
+    ['^\\s$', '\ufeff', false],
   ])('%j on %j: %s', (pattern, name, matched) => {
     expect(matches(pattern, name)).toBe(matched);
   });
