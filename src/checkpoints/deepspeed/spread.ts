@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Extent, Partition, Piece, Repeat } from '../../base/extent.js';
+import { type Extent, type Partition, type Piece, pieceLength, type Repeat } from '../../base/extent.js';
 import { slicePieces } from '../../base/slice.js';
 
 /** Rows of a shard and of the tensor. A cut along the first dimension leaves one row. */
@@ -36,8 +36,10 @@ export function spreadPieces(
 ): Piece[] | undefined {
   const [only] = bands;
   const isWhole = bands.length === 1 && only?.from === 0 && only.length === rows.shard;
-  // Rank cuts stay as they are, so that the shards of many ranks do not become many extents.
-  if (isWhole && rows.count === 1) return pieces.map((piece) => ({ ...piece, at: piece.at + only.to }));
+  // Rank cuts stay as they are, so that the shards of many ranks do not become many extents. One row may be all that is kept.
+  const length = pieces.reduce((sum, piece) => sum + pieceLength(piece), 0);
+  if (isWhole && rows.count === 1 && length === rows.shard)
+    return pieces.map((piece) => ({ ...piece, at: piece.at + only.to }));
   const { runs, strided } = slicePieces(pieces, partitions, 0, rows.count * rows.shard);
   const spread: Piece[] = bands.flatMap((band) => runs.flatMap((run) => spreadRun(run, rows, band)));
   for (const extent of strided) {

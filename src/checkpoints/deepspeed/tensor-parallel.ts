@@ -170,11 +170,11 @@ function bandsOf({ count, inner, widths, shape, rows }: Cut, rank: number, size:
   const unit = inner * size;
   const sum = (parts: readonly number[]) => parts.reduce((total, part) => total + part, 0);
   const whole = sum(widths.flat()) * unit;
-  const kept = keptRows(shape, rows);
-  const part = shape[0] ? kept / shape[0] : 1;
+  // Divided first, which leaves no remainder: a fraction would.
+  const keptOf = (amount: number) => (shape[0] ? (amount / shape[0]) * keptRows(shape, rows) : amount);
   // Rows of the vocabulary are left out of the last shards where that is what is cut, of all shards otherwise.
-  const keptBytes = count === 1 ? whole * part : whole;
-  const keptCount = count === 1 ? 1 : count * part;
+  const keptBytes = count === 1 ? keptOf(whole) : whole;
+  const keptCount = count === 1 ? 1 : keptOf(count);
   let from = 0;
   let start = 0;
   const bands = widths.map((ranks): Band => {

@@ -91,6 +91,15 @@ describe('tensor-parallel shards', () => {
     }
   });
 
+  test('have any number of rows of padding', async () => {
+    // In floating point 22 × (3 / 22) is no whole number.
+    for (let rows = 1; rows <= 22; rows++) {
+      for (const cut of [cutAlong(0, 11, 11), cutAlong(1, 2, 3), WHOLE]) {
+        await expectWhole(small({ params: [{ name: 'embed.weight', shape: [22, 5], cut, rows }] }));
+      }
+    }
+  });
+
   test.each([1, 2, 3] as const)('have frozen parameters, buffers and tied names as one rank has (stage %i)', (stage) =>
     expectWhole(
       small({
