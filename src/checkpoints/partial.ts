@@ -7,6 +7,7 @@
 
 import { isUnshardError, UnshardError } from '../base/errors.js';
 import { matches } from '../base/glob.js';
+import { counted } from '../base/words.js';
 import type { FileTree } from '../io/types.js';
 import { joinPath, parseShardName, shardNameOf } from './deepspeed/files.js';
 import { type DeepspeedInventory, inspectDeepspeed } from './deepspeed/inspect.js';
@@ -126,9 +127,9 @@ function withReasons(inventory: DeepspeedInventory, reasons: string): DeepspeedI
   );
   const skipped = inventory.skipped.length;
   const counts = [
-    `${masters} parameters have their masters`,
-    `${copies.length} are the copies in the model file, at the precision of the training`,
-    ...(skipped > 0 ? [`${skipped} tensors are not written`] : []),
+    `masters are there for ${counted(masters, 'parameter')}`,
+    `copies in the model file, at the precision of the training, for ${copies.length}`,
+    ...(skipped > 0 ? [`not written: ${counted(skipped, 'tensor')}`] : []),
   ];
   const message = `This is a partial recovery: ${counts.join('; ')}. The reason: ${reasons}`;
   const { checks, warnings } = inventory;

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { counted } from '../base/words.js';
 import {
   adaptersOf,
   type CheckpointFacts,
@@ -42,7 +43,7 @@ export function inventoryText(inventory: Inventory): string {
 /** The files that a plan writes. */
 export function planText(plan: Plan): string {
   const lines = [
-    `${plan.totals.tensors} tensors, ${count(plan.totals.elements)} elements, ${bytes(plan.totals.outputBytes)} to write:`,
+    `${countOf(plan.totals.tensors, 'tensor')}, ${countOf(plan.totals.elements, 'element')}, ${bytes(plan.totals.outputBytes)} to write:`,
     ...plan.files.map((file) => `  ${file.path}  ${bytes(file.byteLength)}`),
     ...plan.warnings.flatMap((notice) => noticeText(notice).map((line) => `  note: ${line}`)),
     ...skippedLines(plan.skipped).map((line) => `  not written: ${line}`),
@@ -54,7 +55,7 @@ export function planText(plan: Plan): string {
 export function reportText(report: Report, out: string): string {
   const { part, files, bytesWritten, seconds, backend } = report;
   const rate = `${bytes(bytesWritten / Math.max(seconds, 0.001))}/s`;
-  const what = `${fileCount(files.length)}, ${bytes(bytesWritten)},`;
+  const what = `${countOf(files.length, 'file')}, ${bytes(bytesWritten)},`;
   return detailedText(
     report,
     part
@@ -70,11 +71,10 @@ function time(seconds: number): string {
 
 /** What all parts of a plan did together. */
 export function finishedText(report: Report, out: string): string {
-  return detailedText(report, `Finished: ${fileCount(report.files.length)}, ${bytes(report.bytesWritten)}, in ${out}.`);
-}
-
-function fileCount(files: number): string {
-  return files === 1 ? '1 file' : `${count(files)} files`;
+  return detailedText(
+    report,
+    `Finished: ${countOf(report.files.length, 'file')}, ${bytes(report.bytesWritten)}, in ${out}.`,
+  );
 }
 
 function detailedText(report: Report, headline: string): string {
@@ -100,7 +100,7 @@ export function verifyText(report: VerifyReport): string {
   const lines = [
     ...report.tensors.map(verifiedLine),
     ...checkLines(report.checks),
-    `${verdict}: ${matched} of ${report.tensors.length} tensors match.`,
+    `${verdict}: ${matched} of ${counted(report.tensors.length, 'tensor')} match.`,
   ];
   return printed(lines);
 }
@@ -114,7 +114,7 @@ function verifiedLine(tensor: VerifiedTensor): string {
     case 'tied':
       return `  =  ${name}  tied to ${expected}`;
     case 'differs':
-      return `  ≠  ${what}  ${count(differing ?? 0)} elements differ; the first, ${index}, is ${found} and should be ${expected}`;
+      return `  ≠  ${what}  elements that differ: ${count(differing ?? 0)}; the first, ${index}, is ${found} and should be ${expected}`;
     case 'missing':
       return `  -  ${what}  missing`;
     case 'extra':
@@ -144,7 +144,7 @@ function skippedLines(skipped: readonly SkippedTensor[]): string[] {
 function computedLines({ tensors }: Report): string[] {
   const line = (kind: string, what: string) => {
     const { length } = tensors.filter(({ computed }) => computed === kind);
-    return length > 0 ? [`${what} ${length} tensors, in fp32 on the CPU.`] : [];
+    return length > 0 ? [`${what} ${counted(length, 'tensor')}, in fp32 on the CPU.`] : [];
   };
   return [...line('lora', 'Merged the adapter into'), ...line('mean', 'Averaged the copies of')];
 }
@@ -164,8 +164,8 @@ function unusualLines(report: Report): string[] {
   const underflow = report.tensors.reduce((sum, { stats }) => sum + (stats?.underflow ?? 0), 0);
   return [
     ...odd.slice(0, MAX_UNUSUAL),
-    ...(odd.length > MAX_UNUSUAL ? [`  and ${odd.length - MAX_UNUSUAL} more tensors`] : []),
-    ...(underflow > 0 ? [`  ${count(underflow)} values became zero, being too small for the dtype`] : []),
+    ...(odd.length > MAX_UNUSUAL ? [`  and ${counted(odd.length - MAX_UNUSUAL, 'more tensor')}`] : []),
+    ...(underflow > 0 ? [`  values that became zero, being too small for the dtype: ${count(underflow)}`] : []),
   ];
 }
 
@@ -193,9 +193,9 @@ function factLines(facts: CheckpointFacts): string[] {
 /** What a model is cut by beside data parallelism. */
 function cuts({ pipelineStages, tensorParallel, expertParallel }: CheckpointFacts): string {
   const parts = [
-    ...(pipelineStages === undefined ? [] : [`${pipelineStages} pipeline stages`]),
-    ...(tensorParallel === undefined ? [] : [`${tensorParallel} tensor-parallel ranks`]),
-    ...(expertParallel === undefined ? [] : [`experts over ${expertParallel} ranks`]),
+    ...(pipelineStages === undefined ? [] : [counted(pipelineStages, 'pipeline stage')]),
+    ...(tensorParallel === undefined ? [] : [counted(tensorParallel, 'tensor-parallel rank')]),
+    ...(expertParallel === undefined ? [] : [`experts over ${counted(expertParallel, 'rank')}`]),
   ];
   return parts.length > 0 ? ` (${parts.join(', ')})` : '';
 }
@@ -223,6 +223,10 @@ function pairs(aliases: Readonly<Record<string, string>>): string {
   return Object.entries(aliases)
     .map(([alias, owner]) => `${alias} = ${owner}`)
     .join(', ');
+}
+
+function countOf(value: number, noun: string): string {
+  return counted(value, noun, count(value));
 }
 
 function count(value: number): string {

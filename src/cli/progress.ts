@@ -1,4 +1,5 @@
 import type { WriteStream } from 'node:tty';
+import { counted } from '../base/words.js';
 import type { InspectProgress, RunProgress } from '../node.js';
 import { bytes } from './print.js';
 import { printable } from './printable.js';
@@ -23,10 +24,10 @@ export function inspectStep({ done, total, facts }: InspectProgress): string {
   const { stage, ranks, parameters = 0, deepspeedVersion } = facts ?? {};
   const said = [
     ...(stage === undefined ? [] : [`ZeRO-${stage}`]),
-    ...(ranks === undefined ? [] : [`${ranks} ranks`, `${parameters} parameters`]),
+    ...(ranks === undefined ? [] : [counted(ranks, 'rank'), counted(parameters, 'parameter')]),
     ...(deepspeedVersion === undefined ? [] : [`DeepSpeed ${deepspeedVersion}`]),
   ];
-  return [`read ${done} of ${total} files`, ...said].join('  ');
+  return [`read ${done} of ${counted(total, 'file')}`, ...said].join('  ');
 }
 
 /** A line that tells how far a job is. It shows on a terminal only. */

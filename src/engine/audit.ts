@@ -8,6 +8,7 @@
 import { mapBounded } from '../base/concurrent.js';
 import { combineCrc32, crc32 } from '../base/crc32.js';
 import { assert, UnshardError } from '../base/errors.js';
+import { counted } from '../base/words.js';
 import type { CheckReport, RecordedCrc, SourceFile } from '../checkpoints/inventory.js';
 import type { PlanSources } from './sources.js';
 
@@ -108,12 +109,12 @@ export class CrcAudit {
       checked++;
       if (found !== crc.crc32) throw mismatch(crc, found, files);
     }
-    const left = skipped === 0 ? '' : `; ${skipped} were read in part only and cannot be checked`;
+    const left = skipped === 0 ? '' : `; read in part only, and not checkable: ${skipped}`;
     const id = 'input-crc32';
     if (checked === 0) {
       return { id, status: 'not-checkable', detail: `No storage has a recorded CRC-32 and was read whole${left}.` };
     }
-    return { id, status: 'passed', detail: `CRC-32 of ${checked} storages equals what their files record${left}.` };
+    return { id, status: 'passed', detail: `The CRC-32 of ${counted(checked, 'storage')} is the recorded one${left}.` };
   }
 }
 

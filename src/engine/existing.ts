@@ -1,4 +1,5 @@
 import { UnshardError } from '../base/errors.js';
+import { counted } from '../base/words.js';
 import type { OutputTree } from '../io/types.js';
 
 /**
@@ -17,7 +18,7 @@ export async function refuseExisting(
   throw new UnshardError({
     kind: 'sink',
     code: 'output-exists',
-    message: `${output.name} already holds ${there.length} of the ${total} files to write: ${there.slice(0, 5).join(', ')}.`,
+    message: `${output.name} already holds ${there.length} of the ${counted(total, 'file')} to write: ${there.slice(0, 5).join(', ')}.`,
     advice: 'Choose another folder, or ask to replace them.',
     facts: { file: there.join(', '), expected: 0, found: there.length },
   });

@@ -12,7 +12,7 @@ import { emitZipTail } from '../formats/zip/write.js';
 import type { ByteSink, OutputTree } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
 import { writeTo } from './filler.js';
-import { readBack } from './read-back.js';
+import { readBack, readBackDetail } from './read-back.js';
 import type { FileReport, RunProgress } from './report.js';
 import { outputFile, type Tile } from './tiles.js';
 import { crcOfFile, type WrittenRange } from './written.js';
@@ -117,8 +117,8 @@ export class RunOutput {
       id: 'read-back',
       status: this.#verify ? 'passed' : 'not-checkable',
       detail: this.#verify
-        ? `${files.length} files of ${totals.outputBytes} bytes were read back: each holds what was written, and its header says where.`
-        : 'The output was not read back: verification is switched off.',
+        ? readBackDetail(files.length, totals.outputBytes)
+        : 'Not read back, since verification is switched off: the output.',
     };
   }
 

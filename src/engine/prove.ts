@@ -9,6 +9,7 @@ import { UnshardError } from '../base/errors.js';
 import { type Piece, pieceLength } from '../base/extent.js';
 import { numelOf } from '../base/shape.js';
 import { slicePieces } from '../base/slice.js';
+import { counted } from '../base/words.js';
 import type { CheckReport } from '../checkpoints/inventory.js';
 import type { Plan, PlannedTensor } from '../plan/plan.js';
 import { assertUndamaged } from './audit.js';
@@ -75,7 +76,7 @@ export async function assertProven(context: FillContext, [first]: readonly Diffe
   throw new UnshardError({
     kind: 'inconsistent',
     code: `${check}-differs`,
-    message: `${name} [${shape.join(', ')}]: element ${index} is ${rounded} as ${dtype} in ${file}, and ${stored} in ${what} (${other}). ${count} elements of this part of the tensor differ.`,
+    message: `${name} [${shape.join(', ')}]: element ${index} is ${rounded} as ${dtype} in ${file}, and ${stored} in ${what} (${other}). Elements of this part of the tensor that differ: ${count}.`,
     advice,
     facts: { tensor: name, file, other, index, expected: stored, found: rounded, count },
   });
@@ -93,7 +94,11 @@ export function proofReports({ tensors }: Plan): CheckReport[] {
   }
   const passed = [...byCheck].map(([id, proven]): CheckReport => {
     const { what } = KINDS.get(id) ?? OTHER;
-    return { id, status: 'passed', detail: `${countOf(proven)} equal ${what} bit for bit, once rounded to its dtype.` };
+    return {
+      id,
+      status: 'passed',
+      detail: `Equal to ${what} bit for bit, once rounded to its dtype: ${countOf(proven)}.`,
+    };
   });
   const unproven = unprovenMasters(tensors);
   if (unproven === undefined) return passed;
@@ -112,16 +117,16 @@ function unprovenMasters(tensors: readonly PlannedTensor[]): string | undefined 
   const taken = unproven.filter(({ fromCopy }) => fromCopy);
   const others = unproven.filter(({ fromCopy, compute }) => !fromCopy && compute === undefined);
   const sentences = [
-    taken.length > 0 && `${countOf(taken)} were taken from the 16-bit copy itself, without reading the masters.`,
-    computed.length > 0 && `${countOf(computed)} were computed, and what from was not compared.`,
-    others.length > 0 && `${countOf(others)} have no second copy in the checkpoint to compare their masters with.`,
+    taken.length > 0 && `Taken from the 16-bit copy itself, without reading the masters: ${countOf(taken)}.`,
+    computed.length > 0 && `Computed, and what from was not compared: ${countOf(computed)}.`,
+    others.length > 0 && `Without a second copy in the checkpoint to compare their masters with: ${countOf(others)}.`,
   ];
   return sentences.filter(Boolean).join(' ');
 }
 
 function countOf(tensors: readonly PlannedTensor[]): string {
   const elements = tensors.reduce((sum, { shape }) => sum + numelOf(shape), 0);
-  return `${tensors.length} ${tensors.length === 1 ? 'tensor' : 'tensors'} of ${elements} elements`;
+  return `${counted(tensors.length, 'tensor')} of ${counted(elements, 'element')}`;
 }
 
 /** The plan with nothing to compare. */

@@ -9,6 +9,7 @@ import { crc32 } from '../base/crc32.js';
 import { firstDifference } from '../base/difference.js';
 import { isUnshardError, UnshardError } from '../base/errors.js';
 import { releaseBytes, reserveBytes } from '../base/kernel-memory.js';
+import { counted } from '../base/words.js';
 import { readWeightFile, type StoredTensor } from '../checkpoints/weights.js';
 import type { ByteSource, OutputTree, SharedSink } from '../io/types.js';
 import type { OutputFile, Plan } from '../plan/plan.js';
@@ -22,6 +23,11 @@ const PIECES_AHEAD = 2;
 
 /** Bytes of an open file that are read back at once (256 KiB): they stay in the cache of the processor. */
 const OPEN_BYTES = 2 ** 18;
+
+/** What a report says of so many files, of so many bytes, that were all read back. */
+export function readBackDetail(files: number, bytes: number): string {
+  return `Read back: ${counted(files, 'file')} of ${bytes} bytes. Each holds what was written, and its header says where.`;
+}
 
 /** What it takes to read files of a run back. */
 export interface ReadBack {

@@ -6,6 +6,7 @@
 
 import { toBase64 } from '../base/base64.js';
 import { UnshardError } from '../base/errors.js';
+import { counted } from '../base/words.js';
 import { problemError } from '../checkpoints/inspect.js';
 import { blockingProblems, type Inventory } from '../checkpoints/inventory.js';
 import { layoutSafetensors } from '../formats/safetensors/write.js';
@@ -175,7 +176,7 @@ function nothingToWrite(inventory: Inventory): UnshardError {
   return new UnshardError({
     kind: 'usage',
     code: 'nothing-to-write',
-    message: `None of the ${inventory.tensors.length} tensors of ${inventory.folder} would be written.`,
+    message: `None of the ${counted(inventory.tensors.length, 'tensor')} of ${inventory.folder} would be written.`,
     advice: 'Change the options that leave tensors out.',
     facts: { file: inventory.folder, found: inventory.tensors.length },
   });

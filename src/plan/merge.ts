@@ -6,6 +6,7 @@
  */
 
 import { UnshardError } from '../base/errors.js';
+import { counted } from '../base/words.js';
 import type { Companion, Inventory, Notice, SkippedTensor, TensorEntry } from '../checkpoints/inventory.js';
 import { BASE_LAYER, loraLayers, loraName, originalName, savedName } from '../checkpoints/peft-names.js';
 import { adapterCompanion, givenLoraConfig, type LoraConfig, readLoraConfig } from './adapter-config.js';
@@ -54,7 +55,7 @@ function refuseIncomplete({ folder, skipped }: Inventory, adapter: string): void
   throw new UnshardError({
     kind: 'missing-shard',
     code: 'adapter-incomplete',
-    message: `${folder} lacks ${lost.length} tensors of the adapter ${adapter}, so it cannot be merged. The first is ${first.name}: ${first.reason}.`,
+    message: `${folder} lacks ${counted(lost.length, 'tensor')} of the adapter ${adapter}, so it cannot be merged. The first is ${first.name}: ${first.reason}.`,
     advice: 'Find the lost files, or write the tensors that are there under their own names.',
     facts: { file: folder, tensor: first.name, found: lost.length },
   });

@@ -6,6 +6,7 @@
  */
 
 import { UnshardError } from '../base/errors.js';
+import { counted } from '../base/words.js';
 import type { Inventory, Notice, SkippedTensor, TensorEntry } from '../checkpoints/inventory.js';
 import type { Compute, ResolvedOptions } from './plan.js';
 
@@ -96,7 +97,7 @@ export function refuseCollisions(candidates: readonly Candidate[]): void {
 }
 
 function offerNotice({ prefix, before, after }: PrefixOffer, count: number): Notice {
-  const message = `All ${count} names start with ${prefix}, which a wrapper has put there. Stripped of it, ${before} would be ${after}; it stays unless you ask.`;
+  const message = `Every name (${count} of them) starts with ${prefix}, which a wrapper has put there. Stripped of it, ${before} would be ${after}; it stays unless you ask.`;
   return { code: 'prefix-offered', message };
 }
 
@@ -105,7 +106,7 @@ function prefixAbsent(prefix: string, candidates: readonly Candidate[]): Unshard
   return new UnshardError({
     kind: 'usage',
     code: 'prefix-absent',
-    message: `None of the ${candidates.length} names starts with ${prefix}; the first is ${found}.`,
+    message: `None of the ${counted(candidates.length, 'name')} starts with ${prefix}; the first is ${found}.`,
     advice: 'Change the prefix to strip, or leave it out.',
     facts: { expected: prefix, found },
   });

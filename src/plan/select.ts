@@ -7,6 +7,7 @@
 import { bytesOf, DTYPES, isFloat, roundsTo } from '../base/dtype.js';
 import { UnshardError } from '../base/errors.js';
 import { numelOf } from '../base/shape.js';
+import { counted, firstOf } from '../base/words.js';
 import type { Inventory, Notice, Proof, SkippedTensor, StoredBits, TensorEntry } from '../checkpoints/inventory.js';
 import { takeAdapter } from './adapter.js';
 import { saysUntied } from './config.js';
@@ -153,6 +154,6 @@ function keptWarnings(tensors: readonly PlannedTensor[], options: ResolvedOption
   const kept = tensors.filter((tensor) => DTYPES[tensor.to].kind === 'float8');
   const [first] = kept;
   if (!first) return [];
-  const message = `${kept.length} tensors of 8-bit floats stay as they are (${first.name}, …): their scale is stored apart.`;
+  const message = `Kept as stored, since the scale of 8-bit floats is stored apart: ${counted(kept.length, 'tensor')} (${firstOf(kept)}).`;
   return [{ code: 'float8-kept', message }];
 }

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { counted } from '../base/words.js';
+
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
 
 /** A number of bytes: `1 byte`, `512 bytes`, `1.5 kB`, `13.5 GB`. */
@@ -28,8 +30,8 @@ export function formatCount(count: number): string {
 }
 
 /** `1 tensor`, `2 tensors`. */
-export function plural(count: number, one: string, many = `${one}s`): string {
-  return `${formatCount(count)} ${count === 1 ? one : many}`;
+export function plural(count: number, noun: string): string {
+  return counted(count, noun, formatCount(count));
 }
 
 /** How many names a sentence holds. */

@@ -46,7 +46,7 @@ describe('unshard verify', () => {
     const { code, stdout } = await unshard('verify', checkpointPath(TIED), file);
     expect(code).toBe(6);
     expect(stdout).toMatch(
-      / {2}≠ {2}model\.norm\.weight {2}\[36\] {2}F32 {2}1 elements differ; the first, 35, is -\S+ and should be \d/,
+      / {2}≠ {2}model\.norm\.weight {2}\[36\] {2}F32 {2}elements that differ: 1; the first, 35, is -\S+ and should be \d/,
     );
     expect(stdout).toContain('The weights are not those of the checkpoint');
   });

@@ -193,7 +193,7 @@ describe('files that contradict each other', () => {
   test.each([
     ['global_steps', 8, 'global-steps-differs', 7, 8],
     ['ds_version', '0.16.0', 'ds-version-differs', '0.17.0', '0.16.0'],
-    ['frozen_param_shapes', null, 'frozen-param-shapes-differs', '1 parameters', '0 parameters'],
+    ['frozen_param_shapes', null, 'frozen-param-shapes-differs', '1 parameter', '0 parameters'],
   ] as const)('in the model files of stage 3: %s', async (field, value, code, expected, found) => {
     const spec = small(3, {
       frozen: FROZEN,

@@ -124,7 +124,7 @@ describe('a record with other content', () => {
 
   it('storages that no tensor uses are reported', async () => {
     const { warnings } = await open(torchZip({ ...GOOD, storages: { 0: TWO, 1: TWO, 2: TWO } }));
-    expect(warnings).toEqual([{ code: 'torch-unused-storages', message: '2 storages of a.pt belong to no tensor.' }]);
+    expect(warnings).toEqual([{ code: 'torch-unused-storages', message: 'a.pt holds 2 storages of no tensor.' }]);
   });
 });
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { counted } from '../../base/words.js';
 import type { CheckReport } from '../inventory.js';
 import { checkAgreement } from './agreement.js';
 import type { Draft } from './draft.js';
@@ -147,14 +148,16 @@ function rankSet(parts: readonly Part[], others: readonly string[]): CheckReport
   const models = parts.reduce((sum, part) => sum + part.models.filter(isThere).length, 0);
   const lost = parts.reduce((sum, part) => sum + part.optims.filter((optim) => !isThere(optim)).length, 0);
   if (lost > 0) {
-    const detail = `The optimizer files of ${lost} of ${optims} ranks are lost; model files: ${models}.`;
+    const detail = `The optimizer files of ${lost} of ${counted(optims, 'rank')} are lost; model files: ${models}.`;
     return { id: 'rank-set', status: 'failed', detail };
   }
-  const counted =
-    optims > 0 ? `The optimizer files of ${optims} ranks are there, as many as each says` : 'No optimizer file';
+  const found =
+    optims > 0
+      ? `The optimizer files of ${counted(optims, 'rank')} are there, as many as each says`
+      : 'No optimizer file';
   const more = others.length > MAX_OTHERS ? ', …' : '';
   const beside = others.length > 0 ? ` Not read: ${others.slice(0, MAX_OTHERS).join(', ')}${more}.` : '';
-  return { id: 'rank-set', status: 'passed', detail: `${counted}; model files: ${models}.${beside}` };
+  return { id: 'rank-set', status: 'passed', detail: `${found}; model files: ${models}.${beside}` };
 }
 
 function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport {
@@ -163,7 +166,7 @@ function elementCounts({ problems }: Draft, parts: readonly Part[]): CheckReport
   if (slices.length === 0) return { id, status: 'not-checkable', detail: 'There are no flat buffers of masters.' };
   if (problems.length > 0) return notReached(id);
   const stored = slices.reduce((sum, { numel }) => sum + numel, 0);
-  const detail = `Slices of flat buffers: ${slices.length}. They hold ${stored} elements: those of their parameters, and the padding that belongs to them.`;
+  const detail = `Slices of flat buffers: ${slices.length}. They hold ${counted(stored, 'element')}: those of their parameters, and the padding that belongs to them.`;
   return { id, status: 'passed', detail };
 }
 
@@ -175,7 +178,7 @@ function namesOnce({ problems, skipped, tensors, aliases }: Draft): CheckReport 
     origins.set(origin, (origins.get(origin) ?? 0) + 1);
   }
   const counts = [...origins].map(([origin, count]) => `${count} ${origin}`).join(', ');
-  const detail = `Every name of the checkpoint is there once: ${counts}; ${aliases.size} tied names, ${skipped.length} left out with a reason.`;
+  const detail = `Every name of the checkpoint is there once: ${counts}; ${counted(aliases.size, 'tied name')}, ${skipped.length} left out with a reason.`;
   return { id, status: 'passed', detail };
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { counted } from '../../base/words.js';
 import { addPart, type Draft, partOf } from './draft.js';
 import { fuseExperts } from './experts.js';
 import { groupShapes } from './group-shapes.js';
@@ -127,7 +128,7 @@ function withoutLostBuffers(draft: Draft, model: ModelStates): ModelStates {
   const [first] = lost;
   if (first === undefined) return model;
   for (const name of lost) draft.skipped.push({ name, reason: 'a buffer in a layer file, which was not converted' });
-  const message = `${lost.length} buffers (${first}, …) are in the layer files of the original checkpoint alone, and are not written.`;
+  const message = `Not written, being in the layer files of the original checkpoint alone: ${counted(lost.length, 'buffer')} (${first}${lost.length > 1 ? ', …' : ''}).`;
   draft.warnings.push({ code: 'universal-buffers-lost', message });
   return { ...model, bufferNames: model.bufferNames.filter((name) => model.module.has(name)) };
 }

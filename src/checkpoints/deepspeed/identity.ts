@@ -34,9 +34,8 @@ export function checkRootNames(draft: Draft, shards: readonly Shard[]): CheckRep
     id: 'root-names',
     status: named > 0 ? 'passed' : 'not-checkable',
     detail:
-      named > 0
-        ? `${named} of ${shards.length} files record the name that they were saved under, and bear it.`
-        : `None of the ${shards.length} files records the name that it was saved under.`,
+      `Files that record the name that they were saved under: ${named} of ${shards.length}.` +
+      (named > 0 ? ' Each bears it.' : ''),
   };
 }
 

@@ -6,6 +6,7 @@
 
 import { bytesOf, isFloat } from '../../base/dtype.js';
 import { isUnshardError } from '../../base/errors.js';
+import { counted, firstOf } from '../../base/words.js';
 import { classifyGlobal } from '../../formats/pickle/globals.js';
 import type { TorchFile } from '../../formats/torch/read.js';
 import type { FileTree } from '../../io/types.js';
@@ -243,7 +244,7 @@ function precisionNotices(tensors: readonly TensorEntry[]): Notice[] {
   const low = tensors.filter(({ origin, stored }) => origin === 'master' && bytesOf(stored.dtype) < bytesOf('F32'));
   const [first] = low;
   if (!first) return [];
-  const message = `The masters of ${low.length} parameters are ${first.stored.dtype} (${first.name}, …): the optimizer kept none in fp32.`;
+  const message = `The masters of ${counted(low.length, 'parameter')} are ${first.stored.dtype} (${firstOf(low)}): the optimizer kept none in fp32.`;
   return [{ code: 'low-precision-masters', message }];
 }
 
@@ -252,7 +253,7 @@ function checksumNotices(files: readonly TorchFile[]): Notice[] {
   const bare = files.filter(({ container }) => container === 'legacy');
   const [first] = bare;
   if (!first) return [];
-  const message = `${bare.length} of ${files.length} files (${first.source.name}, …) are in the format that torch had before 1.6, without checksums: damage inside their tensors shows only where masters are compared with copies.`;
+  const message = `In the format that torch had before 1.6, without checksums: ${bare.length} of ${counted(files.length, 'file')} (${firstOf(bare.map(({ source }) => source))}). Damage inside their tensors shows only where masters are compared with copies.`;
   return [{ code: 'legacy-no-crcs', message }];
 }
 

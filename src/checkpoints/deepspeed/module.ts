@@ -4,6 +4,7 @@
  * @module
  */
 
+import { counted } from '../../base/words.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
 import type { Proof } from '../inventory.js';
 import { addFaulty, addTensor, bitsOf, type Draft, locate } from './draft.js';
@@ -151,7 +152,7 @@ export function addRest(
   const why = model.recordsShared
     ? 'They are other names of parameters that were left out, or their shards were not saved.'
     : 'They may be tied to others, or frozen: DeepSpeed before 0.9.2 does not record which. A head that is tied to the embedding need not be in the output: from_pretrained ties it again, as config.json says.';
-  const message = `${model.shard.path} names ${hollow.length} parameters whose values are in no file (${first}, …). ${why}`;
+  const message = `${model.shard.path} names ${counted(hollow.length, 'parameter')} without values in any file (${first}${hollow.length > 1 ? ', …' : ''}). ${why}`;
   draft.warnings.push({ code: 'hollow-parameters', message });
 }
 

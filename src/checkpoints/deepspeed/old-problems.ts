@@ -5,6 +5,7 @@
  */
 
 import type { ErrorDetail } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 import type { ModelStates, OptimStates } from './states.js';
 
 /** The one list of parameters does not fill the sub-groups of stage 3. */
@@ -52,7 +53,7 @@ export function swapFilesMissing(file: string, folder: string, expected: number,
   return {
     kind: 'missing-shard',
     code: 'swap-files-missing',
-    message: `${file} holds no masters for ${expected} sub-groups: the weights are in swap files that are not here. ${folder} should hold ${expected} files *.tensor.swp; it holds ${found}.`,
+    message: `${file} holds no masters for ${counted(expected, 'sub-group')}: the weights are in swap files that are not here. ${folder} should hold ${counted(expected, 'file')} *.tensor.swp; it holds ${found}.`,
     advice:
       'DeepSpeed copies them into the checkpoint since 0.13.0. Before, they stayed in nvme_path of the machine that trained, under zero_stage_3/optimizer. Copy them to that folder.',
     facts: { file, other: folder, expected, found },

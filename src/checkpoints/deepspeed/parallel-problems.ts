@@ -6,6 +6,7 @@
  */
 
 import { type ErrorDetail, UnshardError } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 
 /** Items of a list that a message shows. */
 const SHOWN = 12;
@@ -124,7 +125,7 @@ export function missingLayers(folder: string, missing: readonly string[], expect
   return {
     kind: 'missing-shard',
     code: 'missing-layer',
-    message: `${folder} should hold the files of ${expected} layers that have parameters or buffers. Missing: layer ${listed(missing)}.`,
+    message: `${folder} should hold the files of ${counted(expected, 'layer')} with parameters or buffers. Missing: layer ${listed(missing)}.`,
     advice: COPY,
     facts: { file: folder, expected, found: expected - missing.length, missing: listed(missing) },
   };
@@ -140,7 +141,7 @@ export function missingExperts(
   return {
     kind: 'missing-shard',
     code: 'missing-expert',
-    message: `${folder} should hold the files of ${expected} experts; ${found} are there. Missing: ${listed(missing)}.`,
+    message: `${folder} should hold the files of ${counted(expected, 'expert')}; ${found} are there. Missing: ${listed(missing)}.`,
     advice: COPY,
     facts: { file: folder, expected, found, missing: listed(missing) },
   };
@@ -151,7 +152,7 @@ export function staleExperts(folder: string, name: string, expected: number, fou
   return {
     kind: 'inconsistent',
     code: 'stale-experts',
-    message: `${folder} should hold the files of ${expected} experts; ${found} are there. Not of this run: ${name}.`,
+    message: `${folder} should hold the files of ${counted(expected, 'expert')}; ${found} are there. Not of this run: ${name}.`,
     advice: 'Move the files of the other run away.',
     facts: { file: folder, expected, found },
   };
@@ -180,7 +181,7 @@ export function expertRanks(
   return {
     kind: 'unsupported',
     code: 'expert-ranks',
-    message: `${file}: group ${group} is ${name}, and is cut over ${count} of ${world} ranks.`,
+    message: `${file}: group ${group} is ${name}, and is cut over ${count} of ${counted(world, 'rank')}.`,
     advice:
       'Experts that are shared out over tensor-parallel ranks as well are not read. Save with enable_expert_tensor_parallelism.',
     facts: { file, group, expected: said ?? 0, found: count },
@@ -226,7 +227,7 @@ export function missingParams(folder: string, missing: readonly string[], expect
   return {
     kind: 'missing-shard',
     code: 'missing-param',
-    message: `${folder} should hold the masters of ${expected} parameters, each in zero/NAME/fp32.pt. Missing: ${listed(missing)}.`,
+    message: `${folder} should hold the masters of ${counted(expected, 'parameter')}, each in zero/NAME/fp32.pt. Missing: ${listed(missing)}.`,
     advice: 'Copy the missing folders here, or convert the checkpoint again.',
     facts: { file: folder, expected, found: expected - missing.length, missing: listed(missing) },
   };

@@ -5,6 +5,7 @@
  */
 
 import type { ErrorDetail } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
 import type { Notice, Problem } from '../inventory.js';
 import type { ModelStates, OptimStates, Shard } from './states.js';
@@ -57,7 +58,7 @@ export function staleRanks(folder: string, names: readonly string[], expected: n
   return {
     kind: 'inconsistent',
     code: 'stale-ranks',
-    message: `${folder} should hold the shards of ${expected} ranks; files of ${found} are there. Not of this run: ${names.slice(0, 5).join(', ')}.`,
+    message: `${folder} should hold the shards of ${counted(expected, 'rank')}; files of ${found} are there. Not of this run: ${names.slice(0, 5).join(', ')}.`,
     advice: 'Move the files of the other run away.',
     facts: { file: folder, expected, found },
   };

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { counted } from '../../base/words.js';
 import type { Draft } from './draft.js';
 import { disagree, missingFrozenShares, missingRanks, rankTwice, severalSets, staleRanks } from './problems.js';
 import type { ModelStates, OptimStates } from './states.js';
@@ -63,7 +64,7 @@ export function completeModels(
   for (const other of ranks.slice(1)) {
     compare(draft, 'ds_version', first, other, (model) => model.deepspeedVersion ?? 'nothing');
     compare(draft, 'global_steps', first, other, (model) => model.globalSteps ?? 'nothing');
-    compare(draft, 'frozen_param_shapes', first, other, (model) => `${model.frozenShapes.length} parameters`);
+    compare(draft, 'frozen_param_shapes', first, other, (model) => counted(model.frozenShapes.length, 'parameter'));
   }
   if (stage < 3) {
     if (world > 0 && first.dpWorldSize !== undefined && first.dpWorldSize !== world) {

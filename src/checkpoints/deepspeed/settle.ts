@@ -8,6 +8,7 @@
 import { assert } from '../../base/errors.js';
 import { isRankCut, type Partition, type Piece, pieceLength } from '../../base/extent.js';
 import { slicePieces } from '../../base/slice.js';
+import { counted } from '../../base/words.js';
 import type { Notice, StoredBits, TensorEntry } from '../inventory.js';
 import type { Draft } from './draft.js';
 
@@ -72,7 +73,7 @@ function skip(draft: Draft, name: string, reason: string): void {
 }
 
 function copiesTaken(draft: Draft, tensors: readonly string[]): Notice {
-  const message = `${tensors.length} tensors lie partly in lost files (${filesText(draft.lost)}). In their place the copies in the model file are taken, at the precision of the training.`;
+  const message = `Of ${counted(tensors.length, 'tensor')} parts are in lost files (${filesText(draft.lost)}). In their place the copies in the model file are taken, at the precision of the training.`;
   return { code: 'copies-taken', message, tensors };
 }
 

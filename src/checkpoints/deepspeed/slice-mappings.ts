@@ -6,6 +6,7 @@
  */
 
 import { numelOf } from '../../base/shape.js';
+import { counted } from '../../base/words.js';
 import type { PyValue } from '../../formats/pickle/values.js';
 import type { CheckReport } from '../inventory.js';
 import type { Draft } from './draft.js';
@@ -45,7 +46,7 @@ export function checkSliceMappings(draft: Draft, groups: readonly FlatGroup[]): 
     status: compared > 0 ? 'passed' : 'not-checkable',
     detail:
       compared > 0
-        ? `${compared} recorded fragments of parameters lie in the slices of ${ranks.size} ranks where param_shapes puts them.`
+        ? `Recorded fragments of parameters: ${compared}. Each lies in the slices of ${counted(ranks.size, 'rank')} where param_shapes puts it.`
         : 'The optimizer files record no fragments of parameters (DeepSpeed before 0.7.4, or stage 0 or 3).',
   };
 }

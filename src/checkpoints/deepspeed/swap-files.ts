@@ -9,6 +9,7 @@
 import { bytesOf } from '../../base/dtype.js';
 import type { ErrorDetail } from '../../base/errors.js';
 import type { Partition } from '../../base/extent.js';
+import { counted } from '../../base/words.js';
 import type { FileTree, TreeEntry } from '../../io/types.js';
 import type { SourceFile } from '../inventory.js';
 import { joinPath } from './files.js';
@@ -110,7 +111,7 @@ export function pairSwapFiles(
     const fits = file.ids.length > 2 ? file.ids.length === count : pair.last - pair.first >= count - 1;
     const isOne = count > 1 || file.ids.length === 1 || pair.first === pair.last;
     if (!isPlaced || !fits || !isOne) {
-      return swapFileUnclear(file.path, group, `${count} parameters`, `ids ${file.ids.slice(0, 8).join(', ')}`);
+      return swapFileUnclear(file.path, group, counted(count, 'parameter'), `ids ${file.ids.slice(0, 8).join(', ')}`);
     }
     const bytes = (needs[group] ?? 0) * bytesOf(optim.flatGroups[group]?.dtype ?? 'F32');
     if (file.size < bytes) return swapFileShort(file.path, group, bytes, file.size);

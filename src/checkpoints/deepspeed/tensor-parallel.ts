@@ -9,6 +9,7 @@ import { bytesOf, isFloat } from '../../base/dtype.js';
 import type { ErrorDetail } from '../../base/errors.js';
 import { matches } from '../../base/glob.js';
 import { numelOf } from '../../base/shape.js';
+import { counted, firstOf } from '../../base/words.js';
 import type { Notice, Proof, StoredBits, TensorEntry } from '../inventory.js';
 import type { InspectOptions, TpRule } from '../options.js';
 import type { Column } from './column.js';
@@ -201,8 +202,8 @@ function ruleNotices(rules: readonly TpRule[], names: readonly string[]): Notice
     ...unused.map(({ pattern }): Notice => {
       return { code: 'tp-rule-unused', message: `The rule for ${pattern} decides about no tensor.` };
     }),
-    ...fused.slice(0, 1).map(({ name }): Notice => {
-      const message = `${fused.length} tensors are joined along a dimension as asked, though their names (${name}, …) sound as if each held several: a fused QKV or gate and up are cut one by one.`;
+    ...fused.slice(0, 1).map((): Notice => {
+      const message = `Joined along a dimension as asked, though the name sounds as if it held several: ${counted(fused.length, 'tensor')} (${firstOf(fused)}). A fused QKV or gate and up are cut one by one.`;
       return { code: 'tp-rule-fused', message };
     }),
   ];

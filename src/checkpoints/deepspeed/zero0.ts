@@ -6,6 +6,7 @@
  */
 
 import { numelOf } from '../../base/shape.js';
+import { counted } from '../../base/words.js';
 import { TorchTensor } from '../../formats/torch/tensor.js';
 import { addTensor, bitsOf, type Draft, locate } from './draft.js';
 import { asList, asTensor, type Field, fieldOf, isPresent } from './fields.js';
@@ -140,6 +141,6 @@ function contiguousStride(shape: readonly number[]): number[] {
 function unnamedMasters(file: string, count: number): { code: string; message: string } {
   return {
     code: 'zero0-masters-unnamed',
-    message: `${file} holds ${count} tensors of fp32 masters without names, and their bits do not tell whose they are. The weights of the model file are used instead.`,
+    message: `${file} holds ${counted(count, 'tensor')} of fp32 masters without names, and their bits do not tell whose they are. The weights of the model file are used instead.`,
   };
 }

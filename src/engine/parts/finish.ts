@@ -5,6 +5,7 @@
  */
 
 import { isUnshardError, UnshardError } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 import type { FileTree, SharedOutput } from '../../io/types.js';
 import { checkPlan, STATE_FOLDER } from '../../plan/check.js';
 import type { Plan } from '../../plan/plan.js';
@@ -157,7 +158,7 @@ function partsMissing(
   return new UnshardError({
     kind: 'sink',
     code: 'parts-missing',
-    message: `${options.output.name} holds ${found} of the ${expected} files that parts write. Missing: ${named}${more}.`,
+    message: `${options.output.name} holds ${found} of the ${counted(expected, 'file')} that parts write. Missing: ${named}${more}.`,
     advice: 'Run these parts, again where they were stopped, and then finish.',
     facts: {
       file: missing.map((index) => outputFile(plan, index).path).join(', '),

@@ -6,12 +6,14 @@
 
 import { combineCrc32 } from '../../base/crc32.js';
 import { assert } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 import type { CheckReport } from '../../checkpoints/inventory.js';
 import { addStats, emptyStats } from '../../numeric/stats.js';
 import type { Plan } from '../../plan/plan.js';
 import { type AuditRun, CrcAudit } from '../audit.js';
 import type { ConvertStats } from '../backend.js';
 import { proofReports } from '../prove.js';
+import { readBackDetail } from '../read-back.js';
 import type { BackendReport, FileReport } from '../report.js';
 import type { PlanSources } from '../sources.js';
 import { outputFile } from '../tiles.js';
@@ -78,7 +80,7 @@ export async function joinChecks(
   const crcs = await auditOf(plan, files, extra).finish(sources, plan.sources, signal);
   const unverified = files.filter(({ state }) => state.crc32 === undefined).length;
   if (unverified === 0) return [crcs, ...proofReports(plan)];
-  const detail = `${unverified} of ${files.length} files were written with verification switched off.`;
+  const detail = `Written with verification switched off: ${unverified} of ${counted(files.length, 'file')}.`;
   return ['input-crc32', ...new Set(['master-copy', ...proofReports(plan).map(({ id }) => id)])].map((id) => ({
     id,
     status: 'not-checkable',
@@ -92,11 +94,11 @@ export function readBackReport(files: readonly FinishedFile[], wasRead: boolean)
   const unverified = files.filter(({ state }) => state.crc32 === undefined).length;
   const bytes = files.reduce((sum, { state }) => sum + state.byteLength, 0);
   if (wasRead && unverified === 0) {
-    const detail = `${files.length} files of ${bytes} bytes were read back: each holds what was written, and its header says where.`;
+    const detail = readBackDetail(files.length, bytes);
     return { id, status: 'passed', detail };
   }
-  const why = wasRead ? `${unverified} of ${files.length} files were` : 'The output was';
-  return { id, status: 'not-checkable', detail: `${why} not read back: verification is switched off.` };
+  const what = wasRead ? `${unverified} of ${counted(files.length, 'file')}` : 'the output';
+  return { id, status: 'not-checkable', detail: `Not read back, since verification is switched off: ${what}.` };
 }
 
 /** An audit that has seen what was read for the files, of the ranges that something was read of. */

@@ -6,6 +6,7 @@
 
 import { mapBounded } from '../../base/concurrent.js';
 import { isUnshardError } from '../../base/errors.js';
+import { counted } from '../../base/words.js';
 import { readBytes } from '../../io/read.js';
 import type { ByteSource } from '../../io/types.js';
 import { MAX_PICKLE_BYTES } from '../pickle/limits.js';
@@ -82,7 +83,7 @@ export async function locateInLegacy(
     const bytes = await readBytes(source, header, HEADER_LENGTH, signal);
     const found = new DataView(bytes.buffer).getBigInt64(0, true);
     if (found !== BigInt(numel)) {
-      const what = `storage ${storage.key} should have ${numel} elements; its header at byte ${header} says ${found}`;
+      const what = `storage ${storage.key} should have ${counted(numel, 'element')}; its header at byte ${header} says ${found}`;
       const facts = { storage: storage.key, offset: header, expected: numel, found: String(found) };
       throw badTorch(source.name, 'legacy-storage-size', what, facts);
     }

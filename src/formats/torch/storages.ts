@@ -6,6 +6,7 @@
  */
 
 import { bytesOf, DTYPES, type DType, isDType } from '../../base/dtype.js';
+import { counted } from '../../base/words.js';
 import { PyExtension, PyGlobal, PyObject, type PyValue } from '../pickle/values.js';
 import { badTorch, unsupportedTorch } from './fault.js';
 import { TorchStorage } from './tensor.js';
@@ -130,7 +131,7 @@ function viewOf(file: string, { storage, numel }: DeclaredStorage, view: PyValue
   const [, offset, size] = Array.isArray(view) ? view : [];
   if (!isCount(offset) || !isCount(size) || offset + size > numel) {
     const { key } = storage;
-    throw badTorch(file, 'legacy-view', `a part of storage ${key} does not lie in its ${numel} elements`, {
+    throw badTorch(file, 'legacy-view', `a part of storage ${key} does not lie in its ${counted(numel, 'element')}`, {
       key,
       expected: numel,
       found: isCount(offset) && isCount(size) ? offset + size : 'no numbers',

@@ -6,6 +6,7 @@
 
 import { mapBounded } from '../../base/concurrent.js';
 import { crc32 } from '../../base/crc32.js';
+import { counted } from '../../base/words.js';
 import type { ByteSource } from '../../io/types.js';
 import { MAX_PICKLE_BYTES } from '../pickle/limits.js';
 import { unpickle } from '../pickle/read.js';
@@ -57,7 +58,7 @@ export async function readZipFile(
 
   const { object, isOfAnother } = objectOf(source.name, pickle, known, looked);
   const unused = checkStorages(archive, rootName, object);
-  const message = `${unused} storages of ${source.name} belong to no tensor.`;
+  const message = `${source.name} holds ${counted(unused, 'storage')} of no tensor.`;
   return {
     container: 'zip',
     source,
@@ -201,7 +202,7 @@ function checkStorage(archive: ZipArchive, root: string, { storage, className, n
   const entry = archive.entries.get(recordOf(root, storage));
   if (!entry) throw missingRecord(archive, root, `data/${key}`);
   if (entry.size !== byteLength) {
-    const what = `storage ${key} is a ${className} of ${numel} elements, ${byteLength} bytes, but its record has ${entry.size}`;
+    const what = `storage ${key} is a ${className} of ${counted(numel, 'element')}, ${byteLength} bytes, but its record has ${entry.size}`;
     throw badTorch(file, 'torch-storage-size', what, { storage: key, expected: byteLength, found: entry.size });
   }
 }

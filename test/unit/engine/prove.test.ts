@@ -154,7 +154,7 @@ describe('a difference', () => {
       count: 2,
     });
     expect(detail.message).toBe(
-      't0 [9]: element 5 is 0.625 as BF16 in optim.pt, and 7 in the copy in the model file (model.pt). 2 elements of this part of the tensor differ.',
+      't0 [9]: element 5 is 0.625 as BF16 in optim.pt, and 7 in the copy in the model file (model.pt). Elements of this part of the tensor that differ: 2.',
     );
   });
 
@@ -263,7 +263,7 @@ describe('masters without a second copy', () => {
     inventory.tensors.map(({ copy, ...entry }, i) => (i < count || !copy ? entry : { ...entry, copy }));
 
   test('are told, with the reason', async () => {
-    const detail = '2 tensors of 6 elements have no second copy in the checkpoint to compare their masters with.';
+    const detail = 'Without a second copy in the checkpoint to compare their masters with: 2 tensors of 6 elements.';
     expect(await lineOf({ ...inventory, tensors: without(2) }, {})).toEqual([
       { id: 'master-copy', status: 'not-checkable', detail },
     ]);
@@ -274,12 +274,12 @@ describe('masters without a second copy', () => {
     expect(others).toEqual([]);
     expect(line?.status).toBe('passed');
     expect(line?.detail).toBe(
-      '1 tensor of 3 elements equal the copy in the model file bit for bit, once rounded to its dtype. 1 tensor of 3 elements have no second copy in the checkpoint to compare their masters with.',
+      'Equal to the copy in the model file bit for bit, once rounded to its dtype: 1 tensor of 3 elements. Without a second copy in the checkpoint to compare their masters with: 1 tensor of 3 elements.',
     );
   });
 
   test('need none where the copy itself is written', async () => {
-    const detail = '2 tensors of 6 elements were taken from the 16-bit copy itself, without reading the masters.';
+    const detail = 'Taken from the 16-bit copy itself, without reading the masters: 2 tensors of 6 elements.';
     expect(await lineOf(inventory, { dtype: 'bf16' })).toEqual([
       { id: 'master-copy', status: 'not-checkable', detail },
     ]);

@@ -109,7 +109,7 @@ describe.each(['safetensors', 'bin'] as const)('a %s file', (format) => {
 
   test('that holds what was written passes, and the report says so', async () => {
     const report = await convert(memoryOutput(), { format });
-    const detail = `1 files of ${report.bytesWritten} bytes were read back: each holds what was written, and its header says where.`;
+    const detail = `Read back: 1 file of ${report.bytesWritten} bytes. Each holds what was written, and its header says where.`;
     expect(report.checks.at(-1)).toEqual({ id: 'read-back', status: 'passed', detail });
   });
 

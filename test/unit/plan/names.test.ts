@@ -41,7 +41,7 @@ describe('a shared prefix', () => {
     const made = plan(named('module.a', 'module.b'));
     expect(made.tensors.map(({ name }) => name)).toEqual(['module.a', 'module.b']);
     expect(made.warnings).toMatchObject([{ code: 'prefix-offered' }]);
-    expect(made.warnings[0]?.message).toContain('All 2 names start with module.');
+    expect(made.warnings[0]?.message).toContain('Every name (2 of them) starts with module.');
     expect(made.warnings[0]?.message).toContain('module.a would be a');
   });
 

@@ -61,11 +61,7 @@ it('separates thousands in counts', () => {
 });
 
 it('speaks of one and of many', () => {
-  expect([plural(1, 'file'), plural(0, 'file'), plural(1200, 'entry', 'entries')]).toEqual([
-    '1 file',
-    '0 files',
-    '1,200 entries',
-  ]);
+  expect([plural(1, 'file'), plural(0, 'file'), plural(1200, 'rank')]).toEqual(['1 file', '0 files', '1,200 ranks']);
 });
 
 it('gives rates in bytes per second', () => {

@@ -27,7 +27,7 @@ describe('the name that a file was saved under', () => {
     expect(await checkOf(small(stage, { rootNames: 'file' }), 'root-names')).toEqual({
       id: 'root-names',
       status: 'passed',
-      detail: `${stage === 3 ? 6 : 4} of ${stage === 3 ? 6 : 4} files record the name that they were saved under, and bear it.`,
+      detail: `Files that record the name that they were saved under: ${stage === 3 ? '6 of 6' : '4 of 4'}. Each bears it.`,
     });
   });
 

@@ -32,7 +32,7 @@ describe('the fragments that ranks record', () => {
     expect(await checkOf(spec)).toEqual({
       id: 'slice-mappings',
       status: 'passed',
-      detail: '8 recorded fragments of parameters lie in the slices of 3 ranks where param_shapes puts them.',
+      detail: 'Recorded fragments of parameters: 8. Each lies in the slices of 3 ranks where param_shapes puts it.',
     });
   });
 
@@ -47,7 +47,7 @@ describe('the fragments that ranks record', () => {
 
   test('are none on ranks without elements', async () => {
     const spec = small(2, { ranks: 5, groups: [[{ name: 'w', shape: [2] }]] });
-    expect((await checkOf(spec))?.detail).toMatch(/^1 recorded/);
+    expect((await checkOf(spec))?.detail).toMatch(/: 1\. Each/);
   });
 
   test.each([
