@@ -5,7 +5,7 @@
  */
 
 import { parseSize } from '../base/size.js';
-import type { OutputFormat, OutputKind, OverflowPolicy, PlanOptions, Precision } from '../index.js';
+import type { LoraOptions, OutputFormat, OutputKind, OverflowPolicy, PlanOptions, Precision } from '../index.js';
 import type { BackendChoice, CheckpointView } from '../worker/protocol.js';
 
 /** The sizes that the page offers, in bytes, besides one file and a size of the user's own. */
@@ -24,6 +24,10 @@ export interface Choices {
   readonly adapterName: string;
   /** `lora_alpha` as it was typed, where adapter_config.json is lost; undefined where nobody was asked for it. */
   readonly loraAlpha: string | undefined;
+  /** `r` beside it as it was typed; empty for the rank that the matrices show. */
+  readonly loraR: string;
+  /** `use_rslora` beside it. */
+  readonly loraRslora: boolean;
   readonly dtype: Precision;
   /** A rule whose pattern is empty is not finished, and says nothing yet. */
   readonly dtypeFor: readonly PrecisionRule[];
@@ -53,6 +57,8 @@ export const DEFAULT_CHOICES: Choices = {
   output: 'model',
   adapterName: '',
   loraAlpha: undefined,
+  loraR: '',
+  loraRslora: false,
   dtype: 'fp32',
   dtypeFor: [],
   format: 'safetensors',
@@ -91,8 +97,8 @@ export function planOptions(choices: Choices): PlanOptions | undefined {
   const { output, dtype, format, excludeFrozen, trainableOnly, trimVocab, duplicateTied, overflow } = choices;
   const isAdapter = output === 'adapter';
   const size = isAdapter ? null : shardSize(choices);
-  const alpha = alphaOf(choices);
-  if (size === undefined || Number.isNaN(alpha)) return undefined;
+  const lora = loraOf(choices);
+  if (size === undefined || Number.isNaN(lora?.alpha) || Number.isNaN(lora?.r)) return undefined;
   return {
     output,
     dtype,
@@ -109,16 +115,29 @@ export function planOptions(choices: Choices): PlanOptions | undefined {
       .filter(({ pattern }) => pattern !== ''),
     ...(choices.stripPrefix === '' ? {} : { stripPrefix: choices.stripPrefix }),
     ...(output === 'model' || choices.adapterName === '' ? {} : { adapterName: choices.adapterName }),
-    ...(alpha === undefined ? {} : { lora: { alpha } }),
+    ...(lora === undefined ? {} : { lora }),
     ...(size === null ? {} : { maxShardSize: size }),
   };
 }
 
-/** `lora_alpha`, undefined where it is not given or says nothing for the kind of output, NaN for a text that is none. */
-export function alphaOf({ output, loraAlpha = '' }: Pick<Choices, 'output' | 'loraAlpha'>): number | undefined {
+/**
+ * How the adapter is scaled, undefined where `lora_alpha` is not given or says nothing for the kind of output. A text that
+ * cannot be taken is NaN.
+ */
+export function loraOf({
+  output,
+  loraAlpha = '',
+  loraR,
+  loraRslora,
+}: Pick<Choices, 'output' | 'loraAlpha' | 'loraR' | 'loraRslora'>): LoraOptions | undefined {
   if (output !== 'merged' || loraAlpha.trim() === '') return undefined;
   const alpha = Number(loraAlpha);
-  return alpha > 0 && Number.isFinite(alpha) ? alpha : Number.NaN;
+  const r = Number(loraR);
+  return {
+    alpha: alpha > 0 && Number.isFinite(alpha) ? alpha : Number.NaN,
+    ...(loraR.trim() === '' ? {} : { r: r > 0 && Number.isSafeInteger(r) ? r : Number.NaN }),
+    ...(loraRslora ? { rslora: true } : {}),
+  };
 }
 
 /** In bytes; null for one file, undefined for a text that is no size. */

@@ -1,5 +1,5 @@
 import { blockingProblems } from '../checkpoints/inventory.js';
-import { alphaOf } from './choices.js';
+import { loraOf } from './choices.js';
 import { fitOf } from './space.js';
 import type { PlanState } from './state.js';
 
@@ -10,7 +10,10 @@ export function obstacle(state: PlanState): string | undefined {
     return 'This checkpoint cannot be converted until its problems are solved.';
   if (planning.kind === 'refused') return 'These options cannot be carried out.';
   if (planning.kind === 'incomplete') {
-    return Number.isNaN(alphaOf(choices)) ? 'Type a number above zero as lora_alpha.' : 'Type a size such as 4 GB.';
+    const lora = loraOf(choices);
+    if (Number.isNaN(lora?.alpha)) return 'Type a number above zero as lora_alpha.';
+    if (Number.isNaN(lora?.r)) return 'Type a whole number from 1 as the rank, or none.';
+    return 'Type a size such as 4 GB.';
   }
   if (converters[choices.backend] === null) return 'This browser offers no GPU. Choose another converter.';
   if (!destination) return 'Choose where to write first.';

@@ -46,14 +46,18 @@ describe('npm run browser', () => {
     expect(new Map([...tensors].map(([name, { sha256 }]) => [name, sha256]))).toEqual(new Map(expected));
   });
 
-  it('merges an adapter by the lora_alpha that is given, as the command line does', async () => {
-    const [output, expected] = [emptyFolder(), emptyFolder()];
-    const [checkpoint, options] = [checkpointPath('lora-zero2-bf16-w2'), ['--merge-adapter', '--lora-alpha', '16']];
-    expect(await browser(checkpoint, output, ...options)).toMatchObject({ code: 0, stderr: '' });
-    expect(await unshard(checkpoint, expected, ...options, '--quiet')).toMatchObject({ code: 0 });
-    const weightsIn = (folder: string) => readFileSync(join(folder, 'model.safetensors'));
-    expect(weightsIn(output).equals(weightsIn(expected))).toBe(true);
-  });
+  it.each([[[]], [['--lora-r', '3', '--lora-rslora']]])(
+    'merges an adapter by the lora_alpha that is given and %j, as the command line does',
+    async (scale) => {
+      const [output, expected] = [emptyFolder(), emptyFolder()];
+      const checkpoint = checkpointPath('lora-zero2-bf16-w2');
+      const options = ['--merge-adapter', '--lora-alpha', '16', ...scale];
+      expect(await browser(checkpoint, output, ...options)).toMatchObject({ code: 0, stderr: '' });
+      expect(await unshard(checkpoint, expected, ...options, '--quiet')).toMatchObject({ code: 0 });
+      const weightsIn = (folder: string) => readFileSync(join(folder, 'model.safetensors'));
+      expect(weightsIn(output).equals(weightsIn(expected))).toBe(true);
+    },
+  );
 
   it('takes the rules of tensor-parallel ranks', async () => {
     const output = emptyFolder();

@@ -33,6 +33,8 @@ const USAGE = `Usage: npm run browser -- CHECKPOINT OUT [options]
   --merge-adapter         of a LoRA run, the model with the adapter merged in
   --adapter-name NAME     the adapter, where there are several
   --lora-alpha NUMBER     where adapter_config.json is missing, its lora_alpha, to merge the adapter by
+  --lora-r NUMBER         beside it, the rank that every layer must have
+  --lora-rslora           beside it, use_rslora
   --include PATTERN       only tensors whose name matches; may be repeated
   --exclude PATTERN       leave out tensors whose name matches; may be repeated
   --exclude-frozen        leave out frozen parameters
@@ -69,6 +71,8 @@ async function main(): Promise<void> {
       'merge-adapter': { type: 'boolean' },
       'adapter-name': { type: 'string' },
       'lora-alpha': { type: 'string' },
+      'lora-r': { type: 'string' },
+      'lora-rslora': { type: 'boolean' },
       include: { type: 'string', multiple: true },
       exclude: { type: 'string', multiple: true },
       'exclude-frozen': { type: 'boolean' },
@@ -107,6 +111,8 @@ async function main(): Promise<void> {
       tpRank: values['tp-rank'],
       adapterName: values['adapter-name'],
       loraAlpha: values['lora-alpha'],
+      loraR: values['lora-r'],
+      loraRslora: values['lora-rslora'],
       dtypeFor: values['dtype-for'],
       maxShardSize: values['max-shard-size'],
       excludeFrozen: values['exclude-frozen'],

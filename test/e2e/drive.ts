@@ -19,6 +19,9 @@ export interface PageOptions {
   readonly adapterName?: string;
   /** As it is typed. Asked for where adapter_config.json is missing and the adapter is to be merged. */
   readonly loraAlpha?: string;
+  /** As it is typed, beside it. */
+  readonly loraR?: string;
+  readonly loraRslora?: boolean;
   readonly dtype?: string;
   /** `PATTERN=DTYPE` each. */
   readonly dtypeFor?: readonly string[];
@@ -175,10 +178,15 @@ export async function setOptions(page: Page, options: PageOptions): Promise<void
   for (const [name, value] of selects) {
     if (value !== undefined) await page.locator(`select[name="${name}"]`).selectOption(value, OFFERED);
   }
-  if (options.loraAlpha !== undefined) {
-    await page.locator('input[name="lora-alpha"]').fill(options.loraAlpha, OFFERED);
+  const texts = [
+    ['lora-alpha', options.loraAlpha],
+    ['lora-r', options.loraR],
+  ] as const;
+  for (const [name, value] of texts) {
+    if (value !== undefined) await page.locator(`input[name="${name}"]`).fill(value, OFFERED);
   }
   await setChecks(page, [
+    ['lora-rslora', options.loraRslora],
     ['exclude-frozen', options.excludeFrozen],
     ['duplicate-tied', options.duplicateTied],
     ['trim-vocab', options.trimVocab],

@@ -1,19 +1,14 @@
 import type { JSX } from 'preact';
 import { parseSize } from '../../base/size.js';
-import type { OutputFormat, OutputKind, OverflowPolicy } from '../../index.js';
+import type { OutputFormat, OverflowPolicy } from '../../index.js';
 import type { BackendChoice, Converter } from '../../worker/protocol.js';
-import { alphaOf, type Choices, SHARD_SIZES } from '../choices.js';
+import { type Choices, SHARD_SIZES } from '../choices.js';
 import { formatBytes } from '../format.js';
 import { BACKENDS, PRECISIONS } from '../labels.js';
 import { lastPlan, type PlanState, type Send } from '../state.js';
+import { Adapter } from './adapter.js';
 import { Check, Field, Segments, Select } from './controls.js';
 import { MoreOptions } from './more-options.js';
-
-const OUTPUTS: readonly (readonly [OutputKind, string])[] = [
-  ['model', 'All tensors'],
-  ['adapter', 'Adapter only'],
-  ['merged', 'Merged'],
-];
 
 const FORMATS: readonly (readonly [OutputFormat, string])[] = [
   ['safetensors', 'safetensors'],
@@ -80,59 +75,6 @@ export function Options({ state, send }: { readonly state: PlanState; readonly s
       <MoreOptions state={state} choose={choose} />
     </form>
   );
-}
-
-/** What to make of a LoRA run. */
-function Adapter(props: {
-  readonly state: PlanState;
-  readonly choose: (choices: Partial<Choices>) => void;
-}): JSX.Element | null {
-  const { choices, checkpoint } = props.state;
-  const { adapters } = checkpoint;
-  if (adapters.length === 0) return null;
-  return (
-    <>
-      <Segments
-        legend="LoRA run"
-        name="output"
-        options={OUTPUTS}
-        value={choices.output}
-        choose={(output) => props.choose({ output })}
-      />
-      {adapters.length > 1 && choices.output !== 'model' && (
-        <Field label="Adapter" id="adapter-name">
-          <Select
-            id="adapter-name"
-            name="adapter-name"
-            options={adapters.map((name) => [name, name])}
-            value={choices.adapterName}
-            choose={(adapterName) => props.choose({ adapterName })}
-          />
-        </Field>
-      )}
-      {asksAlpha(props.state) && (
-        <Field label="lora_alpha of the run" id="lora-alpha" hint="adapter_config.json, which tells it, is not there.">
-          <input
-            type="text"
-            inputMode="decimal"
-            id="lora-alpha"
-            name="lora-alpha"
-            autocomplete="off"
-            aria-invalid={Number.isNaN(alphaOf(choices))}
-            value={choices.loraAlpha ?? ''}
-            onInput={({ currentTarget }) => props.choose({ loraAlpha: currentTarget.value })}
-          />
-        </Field>
-      )}
-    </>
-  );
-}
-
-/** True where the plan needs the scale of the adapter, or was given it. */
-function asksAlpha({ choices, planning }: PlanState): boolean {
-  if (choices.output !== 'merged') return false;
-  const isRefused = planning.kind === 'refused' && planning.failure.code === 'adapter-config-missing';
-  return choices.loraAlpha !== undefined || isRefused;
 }
 
 /** True where the plan tells of rows beyond the vocabulary, or did so until they were trimmed. */

@@ -46,8 +46,18 @@ describe('planOptions', () => {
     expect(optionsOf({ output: 'model', loraAlpha })).toEqual(defaults);
   });
 
-  it('leaves lora_alpha to adapter_config.json where none is typed', () => {
-    expect(optionsOf({ output: 'merged', loraAlpha: ' ' })).toEqual({ ...defaults, output: 'merged' });
+  it('leaves the scale to adapter_config.json where no lora_alpha is typed', () => {
+    const choices = { output: 'merged', loraAlpha: ' ', loraR: '8', loraRslora: true } as const;
+    expect(optionsOf(choices)).toEqual({ ...defaults, output: 'merged' });
+  });
+
+  it('takes rank and use_rslora beside lora_alpha', () => {
+    const choices = { output: 'merged', loraAlpha: '16', loraR: ' 8 ', loraRslora: true } as const;
+    expect(optionsOf(choices)?.lora).toEqual({ alpha: 16, r: 8, rslora: true });
+  });
+
+  it.each(['eight', '0', '-1', '1.5'])('gives no options for %j as the rank of a merge', (loraR) => {
+    expect(optionsOf({ output: 'merged', loraAlpha: '16', loraR })).toBeUndefined();
   });
 
   it('passes every other choice on', () => {
