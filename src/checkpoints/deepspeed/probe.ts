@@ -9,6 +9,7 @@ import { bytesOf, isFloat } from '../../base/dtype.js';
 import { assert } from '../../base/errors.js';
 import { forEachRun, slicePieces } from '../../base/slice.js';
 import { readBytes } from '../../io/read.js';
+import { compareElements } from '../../numeric/compare.js';
 import { convertBytes } from '../../numeric/convert.js';
 import type { StoredBits } from '../inventory.js';
 import type { Draft } from './draft.js';
@@ -19,8 +20,8 @@ const PROBE_ELEMENTS = 64;
 const PROBE_BLOCKS = 8;
 
 /**
- * Compares blocks of `numel` elements of a master, rounded to the dtype of its copy, with the copy. False where they cannot
- * be compared.
+ * Compares blocks of `numel` elements of a master, rounded to the dtype of its copy, with the copy. A NaN equals every NaN:
+ * which one torch makes of it depends on the processor. False where they cannot be compared.
  */
 export async function bitsMatch(
   draft: Draft,
@@ -38,7 +39,7 @@ export async function bitsMatch(
     const end = Math.min(start + PROBE_ELEMENTS, numel);
     const rounded = convertBytes(await readElements(draft, master, start, end, signal), from, to);
     const expected = await readElements(draft, copy, start, end, signal);
-    if (rounded.some((byte, i) => byte !== expected[i])) return false;
+    if (compareElements(to, expected, rounded)) return false;
   }
   return true;
 }

@@ -40,6 +40,32 @@ describe('masters', () => {
     await expectWhole(spec);
   });
 
+  test('are named where torch has rounded a NaN to one of other bits', async () => {
+    const group = [
+      { name: 'w', shape: [10] },
+      { name: 'b', shape: [3] },
+    ];
+    const bits = [Number.NaN, 1, 2, Number.NaN, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+    const spec = small(0, {
+      ranks: 1,
+      groups: [group],
+      editModel(root) {
+        const copies = Uint16Array.from(bits, (value) => (Number.isNaN(value) ? 0xffff : value * 2));
+        const masters = Uint32Array.from(bits, (value) => (Number.isNaN(value) ? 0x7fc00000 : value * 0x20000 + 5));
+        const bytes = (words: Uint16Array | Uint32Array) => new Uint8Array(words.buffer.slice(0));
+        const copy = (from: number, to: number) => tensorOf('BF16', [to - from], bytes(copies.slice(from, to)), 'copy');
+        root.set('module', new Map(Object.entries({ w: copy(0, 10), b: copy(10, 13) })));
+        setMasters(root, 'fp32_groups_flat', [tensorOf('F32', [13], bytes(masters), 'weights')]);
+      },
+    });
+    const { warnings, tensors } = await inspectSpec(spec);
+    expect(warnings).toEqual([]);
+    expect(tensors.map(({ name, origin }) => [name, origin])).toEqual([
+      ['w', 'master'],
+      ['b', 'master'],
+    ]);
+  });
+
   test('need not be in the order of the state dict from group to group', async () => {
     const [first = [], second = []] = GROUPS;
     await expectWhole(small(0, { groups: [second, first], masters: 'shaped', ranks: 1 }));

@@ -6,7 +6,7 @@
 
 import { firstDifference } from '../base/difference.js';
 import { bytesOf, DTYPES, type DType } from '../base/dtype.js';
-import { bf16ToF32, f16ToF32 } from '../numeric/bits.js';
+import { bf16ToF32, f16ToF32 } from './bits.js';
 
 /** Elements that differ: the index of the first one, and how many there are. */
 export interface Mismatch {

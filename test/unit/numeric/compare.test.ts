@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { bytesOf, DTYPES, type DType } from '../../../src/base/dtype.js';
-import { compareElements, elementText } from '../../../src/engine/compare.js';
+import { compareElements, elementText } from '../../../src/numeric/compare.js';
 import { decodeFloats, encodeFloats } from '../../helpers/naive-floats.js';
 
 const dtypes = fc.constantFrom(...(Object.keys(DTYPES) as DType[]));
