@@ -7,7 +7,7 @@
 
 import type { ErrorDetail } from '../../base/errors.js';
 import type { TorchTensor } from '../../formats/torch/tensor.js';
-import type { Notice, TensorEntry } from '../inventory.js';
+import type { Notice, StoredBits, TensorEntry } from '../inventory.js';
 import { bitsOf, type Draft, locate } from './draft.js';
 import type { LayerName } from './files.js';
 import { missingLayers, unknownTopology } from './parallel-problems.js';
@@ -83,8 +83,8 @@ export async function nameTied(
     else layers.set(layer, (layers.get(layer) ?? new Map()).set(inLayer, tensor));
   }
   for (const [layer, tensors] of layers) {
-    const { key, alike } = await tiedKey(draft, tensors, owners, signal);
-    if (key === undefined && alike !== undefined) draft.warnings.push(likeTied(layer, alike));
+    const { key, notice } = await tiedKey(draft, layer, tensors, owners, signal);
+    if (notice) draft.warnings.push(notice);
     for (const [name, tensor] of tensors) {
       const tied = `${key ?? `${layer}.`}${name}`;
       const entry = key === undefined ? undefined : draft.tensors.get(tied);
@@ -95,38 +95,59 @@ export async function nameTied(
   return { ...model, module };
 }
 
-/** The start of the names of the tied module that a layer file holds a copy of; else of one that is alike in all but bits. */
+/**
+ * The start of the names of the tied module that a layer file holds a copy of. Where its masters are lost, names and shapes
+ * decide, if only one module has them.
+ */
 async function tiedKey(
   draft: Draft,
+  layer: string,
   tensors: ReadonlyMap<string, TorchTensor>,
   owners: ReadonlySet<string>,
   signal: AbortSignal | undefined,
-): Promise<{ key?: string; alike?: string }> {
-  let alike: string | undefined;
+): Promise<{ readonly key?: string; readonly notice?: Notice }> {
+  const others: string[] = [];
+  const lost: string[] = [];
   for (const key of new Set([...owners].flatMap((name) => OF_TIED.exec(name)?.[1] ?? []))) {
     const own = [...owners].filter((name) => name.startsWith(key));
     const pairs = own.flatMap((name) => {
       const entry = draft.tensors.get(name);
       const copy = tensors.get(name.slice(key.length));
-      return entry && copy && String(entry.shape) === String(copy.shape) ? [{ entry, copy }] : [];
+      return entry && copy && String(entry.shape) === String(copy.shape)
+        ? [{ bits: intactBits(draft, entry), copy }]
+        : [];
     });
     if (pairs.length < own.length) continue;
-    if (await areCopies(draft, pairs, signal)) return { key };
-    alike ??= key;
+    const known = pairs.flatMap(({ bits, copy }) => (bits ? [{ bits, copy }] : []));
+    if (!(await areCopies(draft, known, signal))) others.push(key);
+    else if (known.length > 0) return { key };
+    else lost.push(key);
   }
-  return alike === undefined ? {} : { alike };
+  const [key] = lost;
+  if (key !== undefined && lost.length === 1) return { key, notice: takenForTied(layer, key) };
+  const [other] = others;
+  return other === undefined || lost.length > 0 ? {} : { notice: likeTied(layer, other) };
+}
+
+/** The master of a tied module as a stage holds it whose files are there. */
+function intactBits(draft: Draft, { stored, proofs = [] }: TensorEntry): StoredBits | undefined {
+  return [stored, ...proofs].find((own) => !touchesLost(draft, own));
 }
 
 async function areCopies(
   draft: Draft,
-  pairs: readonly { readonly entry: TensorEntry; readonly copy: TorchTensor }[],
+  pairs: readonly { readonly bits: StoredBits; readonly copy: TorchTensor }[],
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
-  for (const { entry, copy } of pairs) {
-    const bits = [entry.stored, ...(entry.proofs ?? [])].find((own) => !touchesLost(draft, own)) ?? entry.stored;
+  for (const { bits, copy } of pairs) {
     if (!(await bitsMatch(draft, bits, bitsOf(draft, copy), copy.numel, signal))) return false;
   }
   return true;
+}
+
+function takenForTied(layer: string, key: string): Notice {
+  const message = `Layer ${layer} has the names and shapes of ${key.slice(0, -1)}, whose masters are lost. It is taken for that module.`;
+  return { code: 'layer-taken-for-tied', message };
 }
 
 function likeTied(layer: string, key: string): Notice {

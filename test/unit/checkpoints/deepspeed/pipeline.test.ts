@@ -39,6 +39,10 @@ function layerFile(layer: number, tp?: number): string {
   return `${GRID_FOLDER}/layer_0${layer}${tp === undefined ? '' : `-model_0${tp}`}-model_states.pt`;
 }
 
+function optimFile(dp: number, mp: number): string {
+  return `${GRID_FOLDER}/bf16_zero_pp_rank_${dp}_mp_rank_0${mp}_optim_states.pt`;
+}
+
 async function expectWhole(spec: GridSpec): Promise<void> {
   const written = writeGrid(spec);
   expect(await toSafetensors(written.files)).toEqual(expectedOf(written, 'F32'));
@@ -88,6 +92,36 @@ describe('the stages of a pipeline', () => {
     const dtypes = (end: string) => tensors.find(({ name }) => name.endsWith(end))?.proofs?.map(({ dtype }) => dtype);
     // Of the embedding there is the other stage's master, and the copy in the file of the other layer.
     expect([dtypes('embed.weight'), dtypes('head.weight')]).toEqual([['F32', 'BF16'], undefined]);
+  });
+
+  test('have the copies of a tied module under its name where its masters are lost', async () => {
+    const tied = [{ key: 'embed', layers: [0, 4], stages: [0, 1] }];
+    const written = writeGrid(small({ pipeline: { stages: 2, layers: [0, 0, 0, 1, 1], tied } }));
+    const files = without(written.files, optimFile(0, 0), optimFile(0, 1));
+    expect(await toSafetensors(files, { dtype: 'bf16' }, { partial: true })).toEqual(expectedOf(written, 'BF16'));
+    const { tensors, warnings } = await inspect(memoryTree(files), { partial: true });
+    expect(tensors.find(({ name }) => name === 'tied_modules.embed.weight')?.origin).toBe('copy');
+    expect(warnings.filter(({ code }) => code === 'layer-taken-for-tied').map(({ message }) => message)).toEqual([
+      'Layer 0 has the names and shapes of tied_modules.embed, whose masters are lost. It is taken for that module.',
+      'Layer 4 has the names and shapes of tied_modules.embed, whose masters are lost. It is taken for that module.',
+    ]);
+  });
+
+  test('keep the names of layers where the masters of two modules of one shape are lost', async () => {
+    const params = [{ name: 'tied_modules.head.weight', shape: [7, 3], cut: WHOLE }, ...PARAMS];
+    const tied = [
+      { key: 'embed', layers: [0], stages: [0] },
+      { key: 'head', layers: [4], stages: [0] },
+    ];
+    const { files } = writeGrid(small({ params, pipeline: { stages: 2, layers: [0, 0, 0, 1, 0], tied } }));
+    const lost = without(files, optimFile(0, 0));
+    const { tensors, skipped, warnings } = await inspect(memoryTree(lost), { partial: true });
+    expect(tensors.map(({ name }) => name)).toEqual(expect.arrayContaining(['0.weight', '4.weight']));
+    expect(skipped.map(({ name }) => name).toSorted()).toEqual([
+      'tied_modules.embed.weight',
+      'tied_modules.head.weight',
+    ]);
+    expect(warnings.filter(({ code }) => code.startsWith('layer-'))).toEqual([]);
   });
 
   test('may have buffers in a tied module', () =>
