@@ -26,6 +26,12 @@ import type { ModelStates } from './states.js';
 /** Parameters opened at once. Each has its own file, which is closed again. */
 const LANES = 8;
 
+/** Folders in each other that are looked into. More slashes are in no name of a module. */
+const MAX_FOLDERS = 8;
+
+/** File of a master. */
+const MASTER_FILE = 'fp32.pt';
+
 /** Files beside a master, by the name that torch records in them: of the same size, and no weights. */
 const OPTIMIZER_STATE = /^(exp_avg|exp_avg_sq|max_exp_avg_sq|momentum_buffer|step)$/;
 
@@ -71,16 +77,12 @@ export async function readUniversal(
   options: InspectOptions,
 ): Promise<Universal> {
   const first = sources.length;
-  const total = first + names.length;
-  let done = first;
-  const found = await mapBounded(names, LANES, async (name) => {
-    const place = joinPath(folder, `${UNIVERSAL_FOLDER}/${name}`);
-    const isThere = (await tree.list(place)).some((entry) => entry.kind === 'file' && entry.name === 'fp32.pt');
-    return isThere ? { name, path: `${place}/fp32.pt` } : undefined;
-  });
-  const there = found.flatMap((one) => one ?? []);
-  const missing = names.filter((name) => !there.some((one) => one.name === name));
+  const found = await mapBounded(names, LANES, (name) => mastersIn(tree, folder, name));
+  const there = found.flat();
+  const missing = names.filter((_, i) => found[i]?.length === 0);
   if (missing.length > 0) draft.problems.push(missingParams(folder, missing, names.length));
+  const total = first + there.length;
+  let done = first;
   const read = await mapBounded(there, LANES, async ({ name, path }, i) => {
     const source = await tree.open(path);
     try {
@@ -98,6 +100,23 @@ export async function readUniversal(
   });
   await warnOfCopies(draft, tree, read, masterIn, options.signal);
   return { params: new Map(read.map(({ name, param }) => [name, param])), files: read.map(({ file }) => file) };
+}
+
+/** The masters in the folder of a name. A name with a slash in it has made a folder in a folder. */
+async function mastersIn(
+  tree: FileTree,
+  folder: string,
+  name: string,
+  depth = 1,
+): Promise<{ readonly name: string; readonly path: string }[]> {
+  const place = joinPath(folder, `${UNIVERSAL_FOLDER}/${name}`);
+  const entries = await tree.list(place);
+  const own = entries.flatMap((entry) =>
+    entry.kind === 'file' && entry.name === MASTER_FILE ? [{ name, path: `${place}/${MASTER_FILE}` }] : [],
+  );
+  const inner = entries.flatMap((entry) => (entry.kind === 'directory' ? [`${name}/${entry.name}`] : []));
+  if (depth === MAX_FOLDERS) return own;
+  return [...own, ...(await mapBounded(inner, LANES, (each) => mastersIn(tree, folder, each, depth + 1))).flat()];
 }
 
 /** Stage 1 and 2: a dict with the whole parameter. Stage 3: its elements in a row. */

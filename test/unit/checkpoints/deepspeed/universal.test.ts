@@ -72,6 +72,34 @@ describe('a universal checkpoint', () => {
     expectWhole(small({ stage })),
   );
 
+  test.each([2, 3] as const)('has folders in folders where names hold a slash (stage %i)', (stage) =>
+    expectWhole(
+      small({
+        stage,
+        params: [
+          ...PARAMS,
+          { name: 'down/1/conv.weight', shape: [2, 3], cut: WHOLE },
+          { name: 'down/1/conv.bias', shape: [2], cut: WHOLE },
+          { name: 'down', shape: [3], cut: WHOLE },
+        ],
+      }),
+    ),
+  );
+
+  test('looks for masters no deeper than names have slashes', async () => {
+    const deep = Array<string>(50).fill('x').join('/');
+    const { files } = writeUniversal(small());
+    const tree = memoryTree({ ...files, [masterFile(deep)]: new Uint8Array() });
+    const paths: string[] = [];
+    const list = (path: string) => {
+      paths.push(path);
+      return tree.list(path);
+    };
+    const { problems } = await inspect({ name: tree.name, list, open: (path) => tree.open(path) });
+    expect(problems.map(({ code, facts }) => [code, facts['missing']])).toEqual([['missing-param', 'x']]);
+    expect(Math.max(...paths.map((path) => path.split('/').length))).toBe(10);
+  });
+
   test('is told by name, and compares its masters with the model files', async () => {
     const { layout, tag, tensors, facts } = await inspect(memoryTree(writeUniversal(small()).files));
     expect({ layout, tag }).toEqual({
