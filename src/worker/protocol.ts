@@ -67,6 +67,7 @@ export type ConvertProgress = RunProgress & Closing & { readonly wait?: SpaceWai
 export interface TensorRow {
   readonly name: string;
   readonly shape: readonly number[];
+  /** Where its bits come from; in a plan `copy` also where the model file's copy is taken as it is. */
   readonly origin: Origin;
   readonly from: DType;
   readonly to?: DType;

@@ -39,7 +39,9 @@ export function viewPlan(plan: Plan): PlanView {
     skipped,
     warnings,
     totals,
-    tensors: plan.tensors.map(({ name, shape, origin, from, to }) => ({ name, shape, origin, from, to })),
+    tensors: plan.tensors.map(({ name, shape, origin, from, to, fromCopy }) => {
+      return { name, shape, origin: fromCopy ? 'copy' : origin, from, to };
+    }),
     files: plan.files.map(({ path, byteLength }) => ({ path, byteLength })),
   };
 }

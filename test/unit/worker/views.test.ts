@@ -18,6 +18,14 @@ it('shows every tensor of a checkpoint with where it comes from', async () => {
   expect(structuredClone(view)).toEqual(view);
 });
 
+it.each([
+  ['fp32', 'master'],
+  ['bf16', 'copy'],
+] as const)('tells what the masters are taken from in %s', async (dtype, origin) => {
+  const { tensors } = viewPlan(plan(await inspect(await openFolder(checkpointPath('llama-zero2-bf16-w1'))), { dtype }));
+  expect(new Set(tensors.map(({ origin }) => origin))).toEqual(new Set([origin]));
+});
+
 it('shows every tensor and file of a plan, and none of its bytes', async () => {
   const made = plan(await inspect(await openFolder(checkpointPath(NAME))), { dtype: 'bf16' });
   const view = viewPlan(made);
