@@ -83,7 +83,7 @@ export async function nameTied(
     else layers.set(layer, (layers.get(layer) ?? new Map()).set(inLayer, tensor));
   }
   for (const [layer, tensors] of layers) {
-    const { key, notice } = await tiedKey(draft, layer, tensors, owners, signal);
+    const { key, notice } = await tiedKey(draft, layer, tensors, { owners, module }, signal);
     if (notice) draft.warnings.push(notice);
     for (const [name, tensor] of tensors) {
       const tied = `${key ?? `${layer}.`}${name}`;
@@ -95,15 +95,22 @@ export async function nameTied(
   return { ...model, module };
 }
 
+/** What is known of tied modules when a layer is looked at. */
+interface Known {
+  readonly owners: ReadonlySet<string>;
+  /** Copies from layers before this one. */
+  readonly module: ReadonlyMap<string, TorchTensor>;
+}
+
 /**
  * The start of the names of the tied module that a layer file holds a copy of. Where its masters are lost, names and shapes
- * decide, if only one module has them.
+ * decide, if only one module has them, and other layers must hold the same.
  */
 async function tiedKey(
   draft: Draft,
   layer: string,
   tensors: ReadonlyMap<string, TorchTensor>,
-  owners: ReadonlySet<string>,
+  { owners, module }: Known,
   signal: AbortSignal | undefined,
 ): Promise<{ readonly key?: string; readonly notice?: Notice }> {
   const others: string[] = [];
@@ -112,10 +119,9 @@ async function tiedKey(
     const own = [...owners].filter((name) => name.startsWith(key));
     const pairs = own.flatMap((name) => {
       const entry = draft.tensors.get(name);
-      const copy = tensors.get(name.slice(key.length));
-      return entry && copy && String(entry.shape) === String(copy.shape)
-        ? [{ bits: intactBits(draft, entry), copy }]
-        : [];
+      const [copy, before] = [tensors.get(name.slice(key.length)), module.get(name)];
+      if (!entry || !copy || String(entry.shape) !== String(copy.shape)) return [];
+      return [{ bits: intactBits(draft, entry) ?? (before && bitsOf(draft, before)), copy }];
     });
     if (pairs.length < own.length) continue;
     const known = pairs.flatMap(({ bits, copy }) => (bits ? [{ bits, copy }] : []));

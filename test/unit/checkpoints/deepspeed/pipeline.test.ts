@@ -103,7 +103,18 @@ describe('the stages of a pipeline', () => {
     expect(tensors.find(({ name }) => name === 'tied_modules.embed.weight')?.origin).toBe('copy');
     expect(warnings.filter(({ code }) => code === 'layer-taken-for-tied').map(({ message }) => message)).toEqual([
       'Layer 0 has the names and shapes of tied_modules.embed, whose masters are lost. It is taken for that module.',
-      'Layer 4 has the names and shapes of tied_modules.embed, whose masters are lost. It is taken for that module.',
+    ]);
+  });
+
+  test('may have a frozen layer that looks like the tied module whose masters are lost', async () => {
+    const params = [...PARAMS, { name: '2.weight', shape: [7, 3], cut: WHOLE, isFrozen: true }];
+    const written = writeGrid(small({ params }));
+    const files = without(written.files, optimFile(0, 0), optimFile(0, 1));
+    expect(await toSafetensors(files, { dtype: 'bf16' }, { partial: true })).toEqual(expectedOf(written, 'BF16'));
+    const { warnings } = await inspect(memoryTree(files), { partial: true });
+    expect(warnings.map(({ code }) => code).filter((code) => code.startsWith('layer-'))).toEqual([
+      'layer-taken-for-tied',
+      'layer-like-tied',
     ]);
   });
 
