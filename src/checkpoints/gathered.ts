@@ -29,13 +29,14 @@ export interface Gathered {
 }
 
 /**
- * Looks at the weight files in a folder. `firstSource` is the number of the first of them among the sources. A file that
- * cannot be read is no input of ours and is passed over.
+ * Looks at the weight files in a folder. `firstSource` is the number of the first of them among the sources; `empty` are the
+ * tensors of the checkpoint that have no elements anyway. A file that cannot be read is no input of ours and is passed over.
  */
 export async function findGathered(
   tree: FileTree,
   folder: string,
   firstSource: number,
+  empty: ReadonlySet<string>,
   signal?: AbortSignal,
 ): Promise<Gathered> {
   const entries = await tree.list(folder);
@@ -53,7 +54,8 @@ export async function findGathered(
       await source.close();
     }
   });
-  const hollow = found.map(({ tensors }) => [...tensors.values()].filter(({ shape }) => shape.includes(0)).length);
+  const isHollow = ([name, { shape }]: readonly [string, StoredTensor]) => shape.includes(0) && !empty.has(name);
+  const hollow = found.map(({ tensors }) => [...tensors].filter(isHollow).length);
   const whole = found.filter((_, i) => hollow[i] === 0);
   return {
     warnings: found.flatMap(({ file: { path } }, i): Notice[] => {

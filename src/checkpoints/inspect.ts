@@ -39,7 +39,8 @@ export async function inspect(tree: FileTree, options: InspectOptions = {}): Pro
   const numbered = companions.map(({ path, size, modified, ...companion }): Companion => {
     return { source: sources.push({ path, size, modified }) - 1, ...companion };
   });
-  const gathered = await findGathered(tree, beside, sources.length, signal);
+  const empty = new Set(read.tensors.filter(({ shape }) => shape.includes(0)).map(({ name }) => name));
+  const gathered = await findGathered(tree, beside, sources.length, empty, signal);
   // Of several tags beside it, nothing tells which one the gathered weights belong to.
   const isOfTag = found.tags.filter(({ path }) => parentPath(path) === beside).length === 1;
   const isProof = read.layout === 'deepspeed-zero3' && isOfTag;

@@ -98,6 +98,20 @@ describe('gathered weights beside a ZeRO-3 checkpoint', () => {
     expect(report.tensors.every(({ proven }) => proven.length === 0)).toBe(true);
   });
 
+  test('are not hollow where a parameter has no elements anyway', async () => {
+    const none: WrittenTensor = { dtype: 'BF16', shape: [0, 3], bytes: new Uint8Array() };
+    const { files } = writeCheckpoint({ ...SPEC, groups: [...SPEC.groups, [{ name: 'none.weight', shape: [0, 3] }]] });
+    const beside = { 'model.safetensors': writeSafetensors({ ...gathered(), 'none.weight': none }) };
+    const { inventory, report } = await convert(beside, files);
+    expect(inventory.warnings).toEqual([]);
+    expect(report.checks.find(({ id }) => id === 'master-gathered')?.status).toBe('passed');
+    const hollow = { ...gathered(), 'norm.weight': { ...none, shape: [0] }, 'none.weight': none };
+    const told = await convert({ 'model.safetensors': writeSafetensors(hollow) }, files);
+    expect(told.inventory.warnings.map(({ message }) => message)).toEqual([
+      expect.stringContaining('model.safetensors is hollow: 1 of its tensors'),
+    ]);
+  });
+
   test('prove nothing where several tags lie beside them: nothing tells whose they are', async () => {
     const more = writeCheckpoint({ ...SPEC, folder: 'global_step9' });
     const files = { ...WRITTEN.files, ...more.files, latest: new TextEncoder().encode('global_step7') };
