@@ -48,35 +48,53 @@ function Scale({ state, choose }: Props): JSX.Element {
   const lora = loraOf(choices);
   return (
     <>
-      <Field label="lora_alpha of the run" id="lora-alpha" hint="adapter_config.json, which tells it, is not there.">
-        <input
-          type="text"
-          inputMode="decimal"
-          id="lora-alpha"
-          name="lora-alpha"
-          autocomplete="off"
-          aria-invalid={Number.isNaN(lora?.alpha)}
-          value={choices.loraAlpha ?? ''}
-          onInput={({ currentTarget }) => choose({ loraAlpha: currentTarget.value })}
-        />
-      </Field>
-      <Field label="Rank that every layer must have" id="lora-r">
-        <input
-          type="text"
-          inputMode="numeric"
-          id="lora-r"
-          name="lora-r"
-          autocomplete="off"
-          placeholder="as its matrices show"
-          aria-invalid={Number.isNaN(lora?.r)}
-          value={choices.loraR}
-          onInput={({ currentTarget }) => choose({ loraR: currentTarget.value })}
-        />
-      </Field>
+      <NumberField
+        id="lora-alpha"
+        label="lora_alpha of the run"
+        hint="adapter_config.json, which tells it, is not there."
+        isBad={Number.isNaN(lora?.alpha)}
+        value={choices.loraAlpha ?? ''}
+        choose={(loraAlpha) => choose({ loraAlpha })}
+      />
+      <NumberField
+        id="lora-r"
+        label="Rank that every layer must have"
+        placeholder="as its matrices show"
+        isBad={Number.isNaN(lora?.r)}
+        value={choices.loraR}
+        choose={(loraR) => choose({ loraR })}
+      />
       <Check name="lora-rslora" checked={choices.loraRslora} choose={(loraRslora) => choose({ loraRslora })}>
         use_rslora: divided by the root of the rank
       </Check>
     </>
+  );
+}
+
+function NumberField(props: {
+  readonly id: string;
+  readonly label: string;
+  readonly hint?: string;
+  readonly placeholder?: string;
+  /** What was typed is no such number. */
+  readonly isBad: boolean;
+  readonly value: string;
+  readonly choose: (typed: string) => void;
+}): JSX.Element {
+  return (
+    <Field label={props.label} id={props.id} hint={props.hint}>
+      <input
+        type="text"
+        inputMode="decimal"
+        id={props.id}
+        name={props.id}
+        autocomplete="off"
+        placeholder={props.placeholder}
+        aria-invalid={props.isBad}
+        value={props.value}
+        onInput={({ currentTarget }) => props.choose(currentTarget.value)}
+      />
+    </Field>
   );
 }
 
