@@ -5,7 +5,6 @@
  * @module
  */
 
-import { setFlagsFromString } from 'node:v8';
 import { version } from '../../package.json';
 import { isAbort, isUnshardError } from '../base/errors.js';
 import { sinkFailure } from '../io/failures.js';
@@ -14,10 +13,6 @@ import { parseCommand } from './arguments.js';
 import { EXIT_CANCELLED, EXIT_CODES, EXIT_INTERNAL } from './exit.js';
 import { HELP } from './help.js';
 import { printable } from './printable.js';
-
-// V8 optimizes code that has run for a while, on a thread of its own; by default so early that for a run of seconds it costs
-// more than it gives: a sixth of all processor time at a thousand ranks. Here it waits twelve times as long.
-setFlagsFromString('--interrupt-budget=800000');
 
 const args = process.argv.slice(2);
 const cancel = new AbortController();
