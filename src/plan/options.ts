@@ -47,9 +47,10 @@ function refuseContradictions({ output, adapterName, lora, trimVocab, maxShardSi
     throw badOption('maxShardSize', 'absent for an adapter, which is one file', maxShardSize);
 }
 
-/** The precision of one tensor: the first pattern that matches its name decides. */
-export function precisionOf(name: string, options: ResolvedOptions): Precision {
-  return options.dtypeFor.find(({ pattern }) => matches(pattern, name))?.dtype ?? options.dtype;
+/** The precision of one tensor: the first pattern that matches one of its names, of which tied weights have several, decides. */
+export function precisionOf(names: readonly string[], options: ResolvedOptions): Precision {
+  const rule = options.dtypeFor.find(({ pattern }) => names.some((name) => matches(pattern, name)));
+  return rule?.dtype ?? options.dtype;
 }
 
 function loraOptions({ alpha, r, rslora }: LoraOptions): LoraOptions {

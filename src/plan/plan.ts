@@ -64,7 +64,7 @@ export interface PlanOptions {
   readonly duplicateTied?: boolean;
   /** Default `error`. */
   readonly overflow?: OverflowPolicy;
-  /** Precision of single tensors: the first pattern that matches the name in the output decides. */
+  /** Precision of single tensors: the first pattern that matches the name in the output, of tied weights any name, decides. */
   readonly dtypeFor?: readonly { readonly pattern: string; readonly dtype: Precision }[];
 }
 

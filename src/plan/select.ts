@@ -15,7 +15,7 @@ import { leaveOut, unusedPrecisions } from './filter.js';
 import { mergeAdapter } from './merge.js';
 import { type Candidate, candidatesOf, refuseCollisions, stripPrefix } from './names.js';
 import { precisionOf } from './options.js';
-import { type OutputKind, type PlannedTensor, type ResolvedOptions, TARGETS } from './plan.js';
+import { type OutputKind, type PlannedTensor, type Precision, type ResolvedOptions, TARGETS } from './plan.js';
 import { fitVocabulary, isEmbedding } from './vocabulary.js';
 
 /** What is written and what is not. */
@@ -74,6 +74,7 @@ function tie(
 ): { tensors: PlannedTensor[]; aliases: [string, string][] } {
   // PEFT looks for each tied name of an adapter and knows nothing of names in the metadata.
   const copies = options.duplicateTied || (options.output === 'adapter' && options.format === 'safetensors');
+  const names = namesOfEach(candidates);
   const owners = new Map<TensorEntry, PlannedTensor>();
   const tensors: PlannedTensor[] = [];
   const aliases: [string, string][] = [];
@@ -83,11 +84,22 @@ function tie(
       aliases.push([candidate.name, owner.name]);
       continue;
     }
-    const tensor = owner ? withoutProofs({ ...owner, name: candidate.name }) : planTensor(candidate, options);
+    const precision = precisionOf(names.get(candidate.entry) ?? [], options);
+    const tensor = owner ? withoutProofs({ ...owner, name: candidate.name }) : planTensor(candidate, precision);
     if (!owner) owners.set(candidate.entry, tensor);
     tensors.push(tensor);
   }
   return { tensors, aliases };
+}
+
+function namesOfEach(candidates: readonly Candidate[]): ReadonlyMap<TensorEntry, readonly string[]> {
+  const names = new Map<TensorEntry, string[]>();
+  for (const { entry, name } of candidates) {
+    const known = names.get(entry);
+    if (known) known.push(name);
+    else names.set(entry, [name]);
+  }
+  return names;
 }
 
 /** The size of a planned tensor in the output, in bytes. */
@@ -99,8 +111,8 @@ export function outputBytes(tensor: PlannedTensor): number {
  * The master is the source of bits, unless the output dtype is just the one of the stored copy: rounding the master
  * gives the same bits, and the optimizer's files need not be read.
  */
-function planTensor({ name, entry, compute: merged }: Candidate, options: ResolvedOptions): PlannedTensor {
-  const target = TARGETS[precisionOf(name, options)];
+function planTensor({ name, entry, compute: merged }: Candidate, precision: Precision): PlannedTensor {
+  const target = TARGETS[precision];
   const compute = merged ?? (entry.meanOf ? ({ kind: 'mean', of: entry.meanOf } as const) : undefined);
   const isCopied = entry.copy !== undefined && entry.copy.dtype === target && entry.stored.dtype !== target;
   const fromCopy = isCopied && compute === undefined;

@@ -94,6 +94,34 @@ describe('safetensors', () => {
     expect(codes(untied, { format: 'bin' })).toEqual([]);
   });
 
+  test.each([
+    ['a rule for a tied name', [['alias', 'bf16']], 'BF16'],
+    [
+      'the first of several rules, whichever name it is for',
+      [
+        ['alias', 'fp16'],
+        ['own*', 'bf16'],
+      ],
+      'F16',
+    ],
+    [
+      'a rule for its own name',
+      [
+        ['own*', 'bf16'],
+        ['alias', 'fp16'],
+      ],
+      'BF16',
+    ],
+    ['no rule for another', [['a', 'bf16']], 'F32'],
+  ] as const)('a tied weight has one precision under all its names: %s', (_, rules, dtype) => {
+    const inventory = inventoryOf([masterOf('owner', 4, 0)], { aliases: { alias: 'owner' } });
+    const dtypeFor = rules.map(([pattern, dtype]) => ({ pattern, dtype }));
+    for (const options of [{}, { duplicateTied: true }, { format: 'bin' }] as const) {
+      const { tensors } = plan(inventory, { ...options, dtypeFor });
+      expect(new Set(tensors.map(({ to }) => to))).toEqual(new Set([dtype]));
+    }
+  });
+
   test('a tied name is written as a copy where asked', () => {
     const made = plan(inventoryOf([masterOf('owner', 4, 0)], { aliases: { alias: 'owner' } }), { duplicateTied: true });
     expect(Object.keys(headerOf(made, 'model.safetensors'))).toEqual(['__metadata__', 'alias', 'owner']);

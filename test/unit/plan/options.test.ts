@@ -86,7 +86,7 @@ test('precisionOf takes the first pattern that matches, else the general precisi
       { pattern: '*.weight', dtype: 'fp16' },
     ],
   });
-  expect(precisionOf('norm.weight', options)).toBe('fp32');
-  expect(precisionOf('fc.weight', options)).toBe('fp16');
-  expect(precisionOf('fc.bias', options)).toBe('bf16');
+  expect(precisionOf(['norm.weight'], options)).toBe('fp32');
+  expect(precisionOf(['fc.weight'], options)).toBe('fp16');
+  expect(precisionOf(['fc.bias'], options)).toBe('bf16');
 });
