@@ -137,9 +137,11 @@ async function openPartial(page: Page, checkpoint: string, also: readonly string
 
 /** Says how tensor-parallel shards are joined, or which to take, and waits for the plan. @throws PageFailure */
 export async function joinRanks(page: Page, rules: readonly string[] = [], rank?: string): Promise<void> {
-  const fold = page.getByText('Tensor-parallel shards', { exact: true });
-  await fold.waitFor(OFFERED);
-  if (!(await page.locator('form.tensor-parallel').isVisible())) await fold.click();
+  const title = page.getByText('Tensor-parallel shards', { exact: true });
+  await title.waitFor(OFFERED);
+  // Where the ranks are a problem, nothing is folded.
+  const fold = page.locator('details').filter({ has: title });
+  if ((await fold.count()) > 0) await unfold(fold);
   if (rank !== undefined) await page.locator('select[name="tp-rank"]').selectOption(rank, OFFERED);
   for (const [i, rule] of rules.entries()) {
     const at = rule.lastIndexOf('=');
@@ -203,12 +205,18 @@ async function setChecks(page: Page, checks: readonly (readonly [string, boolean
   }
 }
 
+/** Opens a fold, once more where it has moved away under the click: what stands above it may come a moment later. */
+async function unfold(fold: Locator): Promise<void> {
+  const isOpen = () => fold.evaluate((details) => (details as HTMLDetailsElement).open);
+  while (!(await isOpen())) await inTime(fold.locator('> summary').click({ timeout: CLICK_MS }));
+}
+
 /** Sets what stands below "More options". */
 async function setMoreOptions(page: Page, options: PageOptions): Promise<void> {
   const { include, exclude, dtypeFor = [], stripPrefix, trainableOnly, verify, sha256 } = options;
   const wanted = [include, exclude, options.dtypeFor, stripPrefix, trainableOnly, verify, sha256];
   if (wanted.every((value) => value === undefined)) return;
-  if (!(await page.locator('details.more-options[open]').isVisible())) await page.getByText('More options').click();
+  await unfold(page.locator('details.more-options'));
   await setChecks(page, [
     ['trainable-only', trainableOnly],
     ['verify', verify],
